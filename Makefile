@@ -1,0 +1,57 @@
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+LOCK := $(BIN)/uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-annotate --no-header
+export PYTHON PORT
+
+.PHONY: help
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(INSTALLED): requirements/all.txt pyproject.toml requirements/install
+	@requirements/install
+
+.PHONY: setup
+setup: $(INSTALLED) ## make .venv with everything that the other targets need
+
+.PHONY: demo
+demo: $(INSTALLED) ## run all of it here, with ten sample failures (PORT, DATABASE_URL, REDIS_URL are honoured)
+	@$(BIN)/faultline demo
+
+.PHONY: test
+test: $(INSTALLED) ## run every test (ARGS="-k word" to choose); servers are started when no URL is set
+	@$(BIN)/pytest $(ARGS)
+
+.PHONY: check
+check: $(INSTALLED) ## format, lint, types, import directions, Django's checks, rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py check
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python -m engine rules check
+
+.PHONY: bench
+bench: $(INSTALLED) ## measure the engine's speed and memory
+	@$(BIN)/pytest tests/bench -m bench -s $(ARGS)
+
+.PHONY: format
+format: $(INSTALLED) ## write the code in the house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: lock
+lock: $(INSTALLED) ## renew the locked requirements from the .in files (UPGRADE=1: to the newest versions)
+	$(LOCK) $(if $(UPGRADE),--upgrade) requirements/all.in -o requirements/all.txt
+	$(LOCK) -c requirements/all.txt requirements/base.in -o requirements/base.txt
+
+.PHONY: clean
+clean: ## remove .venv, caches and the demo's data
+	@if [ -x $(BIN)/faultline ]; then $(BIN)/faultline clean; fi
+	rm -rf .venv .faultline build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache htmlcov .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

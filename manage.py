@@ -1,0 +1,18 @@
+#!/usr/bin/env python
+"""Django's command line, with the project's settings."""
+
+import os
+import sys
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "triage.settings")
+    try:
+        from django.core.management import execute_from_command_line
+    except ImportError as error:
+        raise SystemExit(f"{error}: run `make setup`, then use .venv/bin/python manage.py") from None
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()
