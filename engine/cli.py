@@ -1,0 +1,146 @@
+"""``python -m engine``: diagnose bundles, look after rules, scan a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from engine import __version__
+from engine.ruleset import Ruleset, RulesetError, check_file, load_ruleset
+
+OK, FAILED, WRONG_INPUT = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code (0 ok, 1 a check failed, 2 wrong input)."""
+    args = _parser().parse_args(arguments)
+    try:
+        code: int = args.run(args)
+        return code
+    except RulesetError as error:
+        print(error, file=sys.stderr)
+        return WRONG_INPUT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="engine", description="Why did a distributed GPU job fail?")
+    parser.add_argument("--version", action="version", version=__version__)
+    packs = argparse.ArgumentParser(add_help=False)
+    packs.add_argument("--rules", action="append", type=Path, default=[], metavar="DIR", help="folder of more rule packs")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    diagnose = commands.add_parser("diagnose", parents=[packs], help="diagnose capture bundles")
+    diagnose.add_argument("paths", nargs="+", type=str, metavar="PATH", help="a folder, .tar, .tar.gz, .tar.zst or .zip")
+    diagnose.add_argument("--format", choices=["text", "markdown", "json"], default="text")
+    diagnose.set_defaults(run=_diagnose)
+
+    scan = commands.add_parser("scan", parents=[packs], help="every line of a file that a rule matches")
+    scan.add_argument("file", type=Path)
+    scan.set_defaults(run=_scan)
+
+    rules = commands.add_parser("rules", help="check, list, show, test or lock rules")
+    actions = rules.add_subparsers(required=True, metavar="ACTION")
+    for name, run, about in (
+        ("check", _rules_check, "check all packs"),
+        ("list", _rules_list, "one line a rule"),
+        ("patterns", _rules_patterns, "one regex a line, as ripgrep -f takes them"),
+        ("lock", _rules_lock, "write rules.lock: id, version and content hash of every rule"),
+    ):
+        actions.add_parser(name, parents=[packs], help=about).set_defaults(run=run)
+    show = actions.add_parser("show", parents=[packs], help="one rule, whole")
+    show.add_argument("id")
+    show.set_defaults(run=_rules_show)
+    test = actions.add_parser("test", help="check one pack file")
+    test.add_argument("file", type=Path)
+    test.set_defaults(run=_rules_test)
+    return parser
+
+
+def _ruleset(args: argparse.Namespace) -> Ruleset:
+    named = [Path(folder) for folder in os.environ.get("FAULTLINE_RULES", "").split(os.pathsep) if folder]
+    return load_ruleset([*named, *args.rules])
+
+
+def _diagnose(args: argparse.Namespace) -> int:
+    from engine.bundle import BundleError, open_bundle
+    from engine.diagnose import diagnose
+    from engine.report import render
+
+    ruleset = _ruleset(args)
+    code = OK
+    for path in args.paths:
+        try:
+            with open_bundle(Path(path)) as bundle:
+                answer = diagnose(bundle.attempt, bundle.streams, ruleset, bundle=path, collected=bundle.reports)
+        except BundleError as error:
+            print(f"{path}: {error}", file=sys.stderr)
+            code = WRONG_INPUT
+            continue
+        print(render(answer, args.format), flush=True)
+    return code
+
+
+def _scan(args: argparse.Namespace) -> int:
+    from engine.bundle import loose_stream
+    from engine.scan import Scanner
+
+    if not args.file.is_file():
+        print(f"{args.file}: no such file", file=sys.stderr)
+        return WRONG_INPUT
+    result = Scanner(_ruleset(args)).scan(loose_stream(args.file))
+    for hit in result.hits:
+        print(f"{hit.line}\t{hit.rule.id}\t{hit.rule.role}\t{hit.text}")
+    return OK
+
+
+def _rules_check(args: argparse.Namespace) -> int:
+    ruleset = _ruleset(args)
+    print(f"{len(ruleset.specs)} rules, {len(ruleset.rules)} meanings, ruleset {ruleset.fingerprint[:19]}: all hold")
+    return OK
+
+
+def _rules_list(args: argparse.Namespace) -> int:
+    for rule in _ruleset(args).rules:
+        print(f"{rule.id}\t{rule.role}\t{rule.domain or '-'}/{rule.sub_domain or '-'}\t{rule.title}")
+    return OK
+
+
+def _rules_patterns(args: argparse.Namespace) -> int:
+    for matcher in _ruleset(args).line_matchers:
+        for pattern in matcher.spec.patterns:
+            print(pattern)
+    return OK
+
+
+def _rules_show(args: argparse.Namespace) -> int:
+    ruleset = _ruleset(args)
+    found = [rule for rule in ruleset.rules if rule.id == args.id]
+    if not found:
+        print(f"{args.id}: no such rule", file=sys.stderr)
+        return WRONG_INPUT
+    print(msgspec.json.format(msgspec.json.encode(found[0], order="sorted"), indent=2).decode())
+    return OK
+
+
+def _rules_test(args: argparse.Namespace) -> int:
+    if not args.file.is_file():
+        print(f"{args.file}: no such file", file=sys.stderr)
+        return WRONG_INPUT
+    faults = check_file(args.file)
+    print("\n".join(faults) or f"{args.file.name}: all examples hold")
+    return FAILED if faults else OK
+
+
+def _rules_lock(args: argparse.Namespace) -> int:
+    from engine.ruleset import BUILTIN, lock_text
+
+    (BUILTIN / "rules.lock").write_text(lock_text(_ruleset(args)))
+    return OK
