@@ -1,0 +1,9 @@
+"""The one Django application of Faultline."""
+
+from django.apps import AppConfig
+
+
+class TriageConfig(AppConfig):
+    name = "triage"
+    verbose_name = "Faultline"
+    default_auto_field = "django.db.models.BigAutoField"

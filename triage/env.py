@@ -1,0 +1,76 @@
+"""Reading settings from the environment. Pure Python, no Django."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+
+class SettingError(ValueError):
+    """A setting can't be used; one line that names it."""
+
+
+def flag(name: str, default: bool = False) -> bool:
+    """A yes/no variable: 1, true, yes, on (any case) is yes."""
+    value = os.environ.get(name)
+    return default if value in (None, "") else str(value).strip().lower() in ("1", "true", "yes", "on")
+
+
+def items(name: str, default: str = "", separator: str = ",") -> list[str]:
+    """A list variable; empty parts are dropped."""
+    return [part.strip() for part in os.environ.get(name, default).split(separator) if part.strip()]
+
+
+def number(name: str, default: int) -> int:
+    """A whole-number variable."""
+    value = os.environ.get(name, "").strip()
+    if not value:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise SettingError(f"{name}: {value!r} is not a whole number") from None
+
+
+def database(url: str) -> dict[str, Any]:
+    """A `postgresql://user:password@host:port/name?option=value` URL as Django's DATABASES entry.
+
+    A host that is a folder (a Unix socket) is given as `?host=/path`.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgres", "postgresql"):
+        raise SettingError(f"DATABASE_URL: only postgresql:// is supported, not {parts.scheme or url.split(':')[0]!r}")
+    options: dict[str, Any] = dict(parse_qsl(parts.query))
+    host = options.pop("host", None) or unquote(parts.hostname or "")
+    port = options.pop("port", None) or parts.port or ""
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")) or "faultline",
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": host,
+        "PORT": str(port),
+        "OPTIONS": options,
+    }
+
+
+def secret_key(path: Path) -> str:
+    """The key kept in `path`, made on first use; for development and the demo. Production sets SECRET_KEY."""
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        pass
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.touch(mode=0o600)
+    draft.write_text(secrets.token_urlsafe(64))
+    try:
+        os.link(draft, path)  # the first of several processes wins, the others read its key
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    return path.read_text().strip()

@@ -1,0 +1,74 @@
+"""Health for load balancers and people: the process lives; it can do its work."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import redis
+from django.conf import settings
+from django.db import connection
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+logger = logging.getLogger(__name__)
+
+WORKER_KEY = "faultline:worker:"
+WORKER_TTL_SECONDS = 15
+"""A worker says every two seconds that it lives; after so long it doesn't count any more."""
+
+
+@never_cache
+@require_safe
+def healthz(request: HttpRequest) -> JsonResponse:
+    """The process lives."""
+    return JsonResponse({"status": "ok"})
+
+
+@never_cache
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """Database, broker and a worker answer; 503 when one of them doesn't. Says which, never why: that is in the log."""
+    checks = {"database": _works(_ask_database), "broker": _works(_ask_broker), "worker": _works(_ask_worker)}
+    ready = all(checks.values())
+    answer = {
+        "status": "ok" if ready else "unavailable",
+        "checks": {name: "ok" if ok else "down" for name, ok in checks.items()},
+    }
+    return JsonResponse(answer, status=200 if ready else 503)
+
+
+def broker_client() -> redis.Redis:
+    """A connection to the broker that gives up quickly. Close it (or use it as a context manager)."""
+    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1)
+
+
+def record_worker(hostname: str) -> None:
+    """Says for a worker that it lives; called with each of its heartbeats."""
+    with broker_client() as client:
+        client.set(f"{WORKER_KEY}{hostname}", "1", ex=WORKER_TTL_SECONDS)
+
+
+def _works(ask: Callable[[], bool]) -> bool:
+    try:
+        return ask()
+    except Exception as error:
+        logger.warning("readyz: %s: %s", ask.__name__.removeprefix("_ask_"), error)
+        return False
+
+
+def _ask_database() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM django_migrations LIMIT 1")
+        return cursor.fetchone() is not None
+
+
+def _ask_broker() -> bool:
+    with broker_client() as client:
+        return bool(client.ping())
+
+
+def _ask_worker() -> bool:
+    with broker_client() as client:
+        return next(client.scan_iter(f"{WORKER_KEY}*", count=1000), None) is not None

@@ -1,0 +1,129 @@
+"""Attempt: one execution of a workload, and how far its triage is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex, OpClass
+from django.db import models
+from django.db.models.functions import Coalesce
+
+from triage.models.cluster import Cluster
+from triage.models.workload import Workload
+
+
+class TriageState(models.TextChoices):
+    """How far the triage of an attempt is. The database is the truth; a message in the broker is only a hint."""
+
+    PENDING = "pending", "Waiting for a worker"
+    COLLECTING = "collecting", "Collecting"
+    DIAGNOSING = "diagnosing", "Diagnosing"
+    DONE = "done", "Diagnosed"
+    FAILED = "failed", "Triage failed"
+
+
+UNFINISHED = (TriageState.PENDING, TriageState.COLLECTING, TriageState.DIAGNOSING)
+
+
+class Attempt(models.Model):
+    """One execution of a workload. Identity: cluster, scheduler, workload id, number.
+
+    `cluster` and `user` repeat the workload's, `outcome`, `domain` and `sub_domain` those of the current diagnosis, so that
+    lists filter, count and page on one table.
+    """
+
+    workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="attempts")
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="attempts")
+    user = models.CharField(max_length=253, blank=True)
+    number = models.PositiveIntegerField(default=1)
+
+    state = models.CharField(max_length=128, blank=True, help_text="The scheduler's own word, e.g. FAILED.")
+    exit_code = models.CharField(max_length=64, null=True, blank=True, help_text="As the scheduler gives it, e.g. 1:0.")
+    reason = models.CharField(max_length=512, null=True, blank=True, help_text="The scheduler's reason.")
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    nodes = ArrayField(models.CharField(max_length=253), default=list, blank=True, help_text="The allocation.")
+    gpus_per_node = models.PositiveIntegerField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    sort_at = models.GeneratedField(
+        expression=Coalesce("ended_at", "started_at", "created_at"),
+        output_field=models.DateTimeField(),
+        db_persist=True,
+        help_text="What lists are ordered by: the end; else the start; else when it became known.",
+    )
+    search = models.TextField(blank=True, editable=False, help_text="Lower-case words that a text search looks into.")
+
+    diagnosis = models.ForeignKey(
+        "triage.Diagnosis",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="The current one.",
+    )
+    outcome = models.CharField(max_length=32, blank=True)
+    domain = models.CharField(max_length=32, blank=True)
+    sub_domain = models.CharField(max_length=32, blank=True)
+
+    triage_state = models.CharField(max_length=16, choices=TriageState, default=TriageState.PENDING)
+    triage_reason = models.CharField(max_length=1000, blank=True, help_text="Why triage failed, in one line.")
+    triage_run = models.PositiveIntegerField(
+        default=0, help_text="Grows with each request; work of an older run is dropped."
+    )
+    triage_tries = models.PositiveSmallIntegerField(
+        default=0, help_text="How often a worker began to diagnose in this run."
+    )
+    triage_requested_at = models.DateTimeField(null=True, blank=True)
+    triage_queued_at = models.DateTimeField(null=True, blank=True, help_text="When the broker was last told.")
+    triage_started_at = models.DateTimeField(null=True, blank=True)
+    triage_heartbeat_at = models.DateTimeField(null=True, blank=True)
+    triage_finished_at = models.DateTimeField(null=True, blank=True)
+    triage_lease = models.UUIDField(null=True, blank=True, help_text="Names the worker that diagnoses right now.")
+
+    class Meta:
+        ordering = ["-sort_at", "-id"]
+        constraints = [models.UniqueConstraint(fields=["workload", "number"], name="attempt_identity")]
+        indexes = [
+            models.Index(fields=["-sort_at", "-id"], name="attempt_newest"),
+            models.Index(fields=["domain", "sub_domain", "-sort_at", "-id"], name="attempt_by_domain"),
+            models.Index(fields=["outcome", "-sort_at", "-id"], name="attempt_by_outcome"),
+            models.Index(fields=["cluster", "-sort_at", "-id"], name="attempt_by_cluster"),
+            models.Index(fields=["user", "-sort_at", "-id"], name="attempt_by_user"),
+            GinIndex(fields=["nodes"], name="attempt_by_node"),
+            GinIndex(OpClass("search", name="gin_trgm_ops"), name="attempt_by_text"),
+            models.Index(
+                fields=["triage_state", "triage_queued_at"],
+                name="attempt_unfinished",
+                condition=models.Q(triage_state__in=["pending", "collecting", "diagnosing"]),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workload}, attempt {self.number}"
+
+    @property
+    def is_triaged(self) -> bool:
+        """Whether triage has come to an end, good or bad."""
+        return self.triage_state in (TriageState.DONE, TriageState.FAILED)
+
+    @property
+    def elapsed_seconds(self) -> float | None:
+        """Seconds from start to end; None unless both are known."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return max(0.0, (self.ended_at - self.started_at).total_seconds())
+
+    @property
+    def gpu_hours(self) -> float | None:
+        """Nodes x GPUs a node x elapsed hours; None when one of them is unknown."""
+        elapsed = self.elapsed_seconds
+        if elapsed is None or not self.gpus_per_node or not self.nodes:
+            return None
+        return len(self.nodes) * self.gpus_per_node * elapsed / 3600.0
+
+    @property
+    def when(self) -> datetime:
+        """The time that lists show: end, else start, else when it became known."""
+        return self.ended_at or self.started_at or self.created_at

@@ -1,0 +1,194 @@
+"""Settings, from the environment. What must be set in production is refused when it is missing."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from triage import env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+STATE_DIR = Path(os.environ.get("FAULTLINE_STATE_DIR") or BASE_DIR / ".faultline").resolve()
+FAULTLINE_DATA_DIR = Path(os.environ.get("FAULTLINE_DATA_DIR") or STATE_DIR / "data").resolve()
+"""Holds the blob store and the spool of received bundles; shared by web servers and workers."""
+
+DEBUG = env.flag("DEBUG")
+SECRET_KEY = os.environ.get("SECRET_KEY") or env.secret_key(STATE_DIR / "secret-key")
+ALLOWED_HOSTS = env.items("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = env.items("CSRF_TRUSTED_ORIGINS")
+
+# --- what runs -------------------------------------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "django_htmx",
+    "rest_framework",
+    "triage",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "triage.middleware.ContentSecurityPolicyMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+ROOT_URLCONF = "triage.urls"
+WSGI_APPLICATION = "triage.wsgi.application"
+ASGI_APPLICATION = "triage.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# --- servers ---------------------------------------------------------------------------------------------------------------
+DATABASE_URL = os.environ.get("DATABASE_URL") or "postgresql://faultline:faultline@127.0.0.1:5432/faultline"
+DATABASES = {"default": env.database(DATABASE_URL)}
+DATABASES["default"]["CONN_MAX_AGE"] = env.number("DATABASE_CONN_MAX_AGE", 60)
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+DATABASES["default"]["OPTIONS"].setdefault("connect_timeout", 5)
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0"
+
+# --- workers: the database is the truth, a message is only a hint, so no results are kept ------------------------------------
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = os.environ.get("FAULTLINE_QUEUE") or "faultline"
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_TIME_LIMIT = env.number("FAULTLINE_TASK_TIME_LIMIT", 3600)
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False  # a lease keeps a redelivered copy away
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 600,
+    "socket_connect_timeout": 3,
+    "socket_timeout": 10,
+    "socket_keepalive": True,
+    "retry_on_timeout": True,
+    "health_check_interval": 10,
+}
+CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0.1, "interval_step": 0.1, "interval_max": 0.2}
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULE_FILENAME = str(STATE_DIR / "celerybeat-schedule")
+CELERY_BEAT_SCHEDULE = {
+    "sweep": {
+        "task": "triage.sweep",
+        "schedule": env.number("FAULTLINE_SWEEP_SECONDS", 15),
+        "options": {"expires": 30},
+    },
+    "discover": {
+        "task": "triage.discover",
+        "schedule": env.number("FAULTLINE_DISCOVER_SECONDS", 30),
+        "options": {"expires": 60},
+    },
+}
+FAULTLINE_LEASE_SECONDS = env.number("FAULTLINE_LEASE_SECONDS", 45)
+"""A worker that hasn't been heard of for so long is taken for dead and its attempt is picked up by another."""
+
+# --- triage ----------------------------------------------------------------------------------------------------------------
+FAULTLINE_RULES = [Path(part) for part in env.items("FAULTLINE_RULES", separator=os.pathsep)]
+"""Folders with a site's own rule packs."""
+FAULTLINE_WATCH = [Path(part) for part in env.items("FAULTLINE_WATCH", separator=os.pathsep)]
+"""Folders in which capture bundles appear; each becomes an attempt by itself."""
+FAULTLINE_MAX_UPLOAD_BYTES = env.number("FAULTLINE_MAX_UPLOAD_BYTES", 2 * 1024**3)
+
+# --- sign-in and safety ------------------------------------------------------------------------------------------------------
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+HTTPS = env.flag("FAULTLINE_HTTPS")
+"""Set where the site is reached by https: cookies and redirects then insist on it."""
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("FAULTLINE_BEHIND_PROXY") else None
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SAMESITE = "Lax"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self' data:",
+    "font-src": "'self'",
+    "connect-src": "'self'",
+    "form-action": "'self'",
+    "frame-ancestors": "'none'",
+    "base-uri": "'none'",
+    "manifest-src": "'self'",
+}
+FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
+FILE_UPLOAD_TEMP_DIR = tempfile.gettempdir()
+DATA_UPLOAD_MAX_NUMBER_FILES = 1000
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+
+# --- language, time, files -----------------------------------------------------------------------------------------------------
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+STATIC_URL = "static/"
+STATIC_ROOT = Path(os.environ.get("FAULTLINE_STATIC_ROOT") or STATE_DIR / "static")
+STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else []
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+_collected = not DEBUG and (STATIC_ROOT / "staticfiles.json").is_file()
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if _collected
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": os.environ.get("FAULTLINE_LOG_LEVEL", "INFO").upper()},
+    "loggers": {
+        "kombu": {"level": "WARNING"},
+        "django.request": {"level": "ERROR" if not DEBUG else "WARNING"},
+    },
+}

@@ -1,0 +1,14 @@
+"""All addresses: health, API, admin, pages."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from triage import health
+
+urlpatterns = [
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("api/v1/", include("triage.api.urls")),
+    path("admin/", admin.site.urls),
+    path("", include("triage.web.urls")),
+]
