@@ -1,0 +1,325 @@
+"""Opens a capture bundle: a folder or an archive with attempt.yaml and the files of one attempt.
+
+Archives are bounded in size, ratio, number and paths of their members. Every fault is one line that names file and key.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import re
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, cast
+
+import msgspec
+import zstandard
+
+from engine.model import Attempt, Source, SourceReport, Stream, Workload
+
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".zip")
+_FOLDERS = {
+    "applog": Source.APPLOG, "applogs": Source.APPLOG, "logs": Source.APPLOG, "app": Source.APPLOG,
+    "syslog": Source.SYSLOG, "dmesg": Source.SYSLOG, "journal": Source.SYSLOG, "kernel": Source.SYSLOG,
+    "scheduler": Source.SCHEDULER, "metrics": Source.METRIC, "metric": Source.METRIC,
+    "flight_recorder": Source.FLIGHT_RECORDER,
+}  # fmt: skip
+_RANK = re.compile(r"(?:^|[._-])(?:rank|r|task|proc)[._-]?(\d{1,6})(?=$|[._-])", re.IGNORECASE)
+_TRAILING_NUMBER = re.compile(r"(\d{1,6})\D*$")
+_COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
+
+
+class BundleError(ValueError):
+    """A bundle cannot be read. The message is one line that names the file and, where there is one, the key."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What an archive may cost."""
+
+    total_bytes: int = 64 * 2**30
+    ratio: int = 400
+    free_bytes: int = 64 * 2**20
+    """Unpacked bytes up to which the ratio is not looked at: small archives of logs shrink a lot."""
+    members: int = 200_000
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    path: str
+    attempt: Attempt
+    streams: tuple[Stream, ...]
+    reports: tuple[SourceReport, ...] = ()
+
+
+@contextmanager
+def open_bundle(path: Path, limits: Limits = Limits()) -> Iterator[Bundle]:  # noqa: B008 - frozen
+    """Open a folder or archive as a Bundle; an archive is unpacked for as long as the context lasts. Raises BundleError."""
+    if path.is_dir():
+        yield read_folder(path, str(path))
+        return
+    if not path.is_file():
+        raise BundleError("no such file or folder")
+    if not path.name.endswith(ARCHIVES):
+        raise BundleError(f"not a bundle: a folder, or one of {', '.join(ARCHIVES)}")
+    with tempfile.TemporaryDirectory(prefix="faultline-") as unpacked:
+        try:
+            unpack(path, Path(unpacked), limits)
+        except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zstandard.ZstdError, lzma.LZMAError, ValueError) as error:
+            if isinstance(error, BundleError):
+                raise
+            raise BundleError(f"damaged archive: {_one_line(error)}") from None
+        except (RuntimeError, NotImplementedError, zlib_error()) as error:
+            raise BundleError(f"damaged archive: {_one_line(error)}") from None
+        yield read_folder(_top(Path(unpacked)), str(path))
+
+
+def zlib_error() -> type[Exception]:
+    import zlib
+
+    return zlib.error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def unpack(archive: Path, into: Path, limits: Limits) -> None:
+    """Unpack regular files only, never outside `into`."""
+    packed = max(archive.stat().st_size, 1)
+    budget = min(limits.total_bytes, max(limits.free_bytes, packed * limits.ratio))
+    seen = 0
+    for name, content in _members(archive):
+        seen += 1
+        if seen > limits.members:
+            raise BundleError(f"more than {limits.members} members")
+        target = into / _safe_name(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with content, target.open("wb") as out:
+            while block := content.read(1 << 20):
+                budget -= len(block)
+                if budget < 0:
+                    raise BundleError(f"unpacks to more than allowed ({limits.ratio} times its size); stopped at {name}")
+                out.write(block)
+    if not seen:
+        raise BundleError("empty archive")
+
+
+def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    if archive.name.endswith(".zip"):
+        with zipfile.ZipFile(archive) as zipped:
+            for info in zipped.infolist():
+                if info.is_dir():
+                    continue
+                if (info.external_attr >> 16) & 0o170000 == 0o120000:
+                    raise BundleError(f"{info.filename}: links are not allowed in a bundle")
+                yield info.filename, zipped.open(info)
+        return
+    with archive.open("rb") as raw, _decompressed(raw, archive.name) as plain, tarfile.open(fileobj=plain, mode="r|") as tar:
+        for member in tar:
+            if member.isdir():
+                continue
+            content = tar.extractfile(member) if member.isreg() else None
+            if content is None:
+                raise BundleError(f"{member.name}: only regular files are allowed in a bundle")
+            yield member.name, content
+
+
+def _decompressed(raw: BinaryIO, name: str) -> BinaryIO:
+    if name.endswith((".gz", ".tgz")):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+    if name.endswith(".zst"):
+        return cast(BinaryIO, io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)))
+    if name.endswith(".xz"):
+        return cast(BinaryIO, lzma.LZMAFile(raw))
+    if name.endswith(".bz2"):
+        return cast(BinaryIO, bz2.BZ2File(raw))
+    return raw
+
+
+def _safe_name(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\x00" in name or "\\" in name or not path.parts:
+        raise BundleError(f"{name!r}: leaves the bundle")
+    return path
+
+
+def _top(folder: Path) -> Path:
+    """The folder with attempt.yaml: the archive's root, or its only folder."""
+    while not (folder / "attempt.yaml").exists():
+        inside = [entry for entry in folder.iterdir() if not entry.name.startswith((".", "__MACOSX"))]
+        if len(inside) != 1 or not inside[0].is_dir():
+            break
+        folder = inside[0]
+    return folder
+
+
+def read_folder(folder: Path, path: str) -> Bundle:
+    """A folder as a Bundle. Raises BundleError."""
+    manifest = folder / "attempt.yaml"
+    if not manifest.is_file():
+        raise BundleError("attempt.yaml: is missing")
+    attempt = parse_attempt(manifest.read_bytes())
+    root = folder.resolve()
+    streams, reports = [], []
+    for file in sorted(folder.rglob("*"), key=lambda f: f.relative_to(folder).as_posix()):
+        name = file.relative_to(folder).as_posix()
+        if file.name.startswith(".") or name in ("attempt.yaml", "expected.yaml") or not file.is_file():
+            continue
+        if root not in file.resolve().parents:
+            reports.append(SourceReport(source=name, status="error", note="a link that leaves the bundle was not followed"))
+            continue
+        streams.append(file_stream(file, name, attempt.nodes))
+    return Bundle(path, attempt, tuple(streams), tuple(reports))
+
+
+def file_stream(file: Path, name: str, nodes: Sequence[str] = ()) -> Stream:
+    """One file as a Stream; its source, node and rank by its name."""
+    top = name.split("/", 1)[0] if "/" in name else ""
+    source = _FOLDERS.get(top, Source.APPLOG)
+    node, rank = place_of(name, source, nodes)
+
+    def open_file() -> BinaryIO:
+        return _as_utf8(_decompressed(file.open("rb"), file.name))
+
+    size = -1 if file.name.endswith(_COMPRESSED) else file.stat().st_size
+    return Stream(name=name, source=source, open=open_file, size=size, node=node, rank=rank)
+
+
+def loose_stream(file: Path) -> Stream:
+    """A file on its own, outside a bundle."""
+    return file_stream(file, file.name)
+
+
+def _as_utf8(content: BinaryIO) -> BinaryIO:
+    """UTF-16 text (by its BOM) as UTF-8; everything else as it is."""
+    head = content.read(2)
+    if head not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        if content.seekable():
+            content.seek(0)
+            return content
+        return cast(BinaryIO, io.BufferedReader(_Joined(head, content)))
+    encoding = "utf-16-le" if head == codecs.BOM_UTF16_LE else "utf-16-be"
+    return cast(BinaryIO, codecs.EncodedFile(cast(Any, content), "utf-8", encoding, errors="replace"))
+
+
+class _Joined(io.RawIOBase):
+    """A head already read, then the rest."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head, self._rest = head, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._head or self._rest.read(len(buffer))
+        self._head = block[len(buffer) :] if block is self._head else b""
+        block = block[: len(buffer)]
+        buffer[: len(block)] = block
+        return len(block)
+
+
+def place_of(name: str, source: Source, nodes: Sequence[str]) -> tuple[str | None, int | None]:
+    """Node and rank that a file name tells."""
+    base = PurePosixPath(name).name
+    for suffix in _COMPRESSED:
+        base = base.removesuffix(suffix)
+    stem = re.sub(r"\.(log|out|err|txt|jsonl?|stdout|stderr)$", "", base)
+    inside = "/".join([*PurePosixPath(name).parts[1:-1], stem])
+    node = match_node(inside, nodes)
+    if node is None and source is Source.SYSLOG:
+        node = re.sub(r"[._-](dmesg|kern|kernel|syslog|journal|messages)$", "", stem) or None
+    if source is Source.FLIGHT_RECORDER:
+        number = _TRAILING_NUMBER.search(base)
+        return node, int(number[1]) if number else None
+    rank = _RANK.search(inside)
+    return node, int(rank[1]) if rank else None
+
+
+def match_node(text: str, nodes: Sequence[str]) -> str | None:
+    """The node that `text` names, with or without its domain; the longest name wins."""
+    best: str | None = None
+    for node in nodes:
+        for form in {node, node.split(".", 1)[0]}:
+            if re.search(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9]|-\d)", text) and (best is None or len(node) > len(best)):
+                best = node
+    return best
+
+
+def parse_attempt(content: bytes) -> Attempt:
+    """attempt.yaml as an Attempt. Raises BundleError with the key."""
+    import yaml
+
+    try:
+        document = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise BundleError(f"attempt.yaml: not valid YAML: {_one_line(error)}") from None
+    if not isinstance(document, dict):
+        raise BundleError("attempt.yaml: must be a mapping")
+    if document.get("schema", 1) != 1:
+        raise BundleError(f"attempt.yaml: schema: {document.get('schema')!r} is not known, only 1")
+    workload, attempt = _mapping(document, "workload"), _mapping(document, "attempt")
+    if workload.get("id") in (None, ""):
+        raise BundleError("attempt.yaml: workload.id: is missing")
+    nodes = attempt.get("nodes") or []
+    if not isinstance(nodes, list) or not all(isinstance(node, (str, int)) for node in nodes):
+        raise BundleError("attempt.yaml: attempt.nodes: must be a list of host names")
+    started, ended = _time(attempt, "started_at"), _time(attempt, "ended_at")
+    if started is not None and ended is not None and ended < started:
+        raise BundleError("attempt.yaml: attempt.ended_at: is before started_at")
+    return Attempt(
+        workload=Workload(**{key: str(workload[key]) for key in Workload.__struct_fields__ if workload.get(key) is not None}),
+        number=_whole(attempt, "number", 1) or 1,
+        state=str(attempt.get("state") or ""),
+        exit_code=None if attempt.get("exit_code") is None else str(attempt["exit_code"]),
+        reason=None if attempt.get("reason") is None else str(attempt["reason"]),
+        started_at=started,
+        ended_at=ended,
+        nodes=tuple(dict.fromkeys(str(node) for node in nodes)),
+        gpus_per_node=_whole(attempt, "gpus_per_node", None),
+    )
+
+
+def _mapping(document: dict[Any, Any], key: str) -> dict[str, Any]:
+    value = document.get(key)
+    if not isinstance(value, dict):
+        raise BundleError(f"attempt.yaml: {key}: {'is missing' if value is None else 'must be a mapping'}")
+    return cast(dict[str, Any], value)
+
+
+def _whole(section: dict[str, Any], key: str, default: int | None) -> int | None:
+    value = section.get(key, default)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not (isinstance(value, int) or str(value).isdigit()):
+        raise BundleError(f"attempt.yaml: attempt.{key}: must be a whole number, not {value!r}")
+    return int(value)
+
+
+def _time(section: dict[str, Any], key: str) -> float | None:
+    value = section.get(key)
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        moment = value
+    elif isinstance(value, date):
+        moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    else:
+        try:
+            moment = datetime.fromisoformat(str(value).strip())
+        except ValueError:
+            raise BundleError(f"attempt.yaml: attempt.{key}: not an ISO 8601 time: {value!r}") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def copy_tree(bundle: Path, into: Path) -> None:
+    """A bundle's files without its label, for tests and scoring."""
+    shutil.copytree(bundle, into, ignore=shutil.ignore_patterns("expected.yaml"))

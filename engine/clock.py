@@ -1,0 +1,236 @@
+"""Time stamps of every usual style, and what is unknown about them: year, zone, date, the moment of boot.
+
+`read_stamp` takes a stamp off the front of a text. `StreamClock` turns the stamps of one stream into UTC, deciding once per
+stream what they leave open, by the attempt's window and by the stream's own hints. Nothing here asks for the current time.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import timegm
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_MONTH = "|".join(_MONTHS)
+_DAY = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
+_HMS = r"(?P<h>\d{2}):(?P<mi>\d{2}):(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?"
+_ZONE = r"(?:\s?(?P<z>Z|UTC|GMT|[+-]\d{2}:?\d{2}(?!\d)))?"
+_LEVEL = r"(?:\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\]?[:\s|]\s*)?"
+
+_STYLES: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"{_LEVEL}[\[(]?(?P<y>\d{{4}})[-/](?P<mo>\d{{2}})[-/](?P<d>\d{{2}})[T _]\s?(?P<h>\d{{2}}):(?P<mi>\d{{2}}):(?P<s>\d{{2}})"
+        rf"(?:[.,:](?P<f>\d{{1,9}}))?{_ZONE}[\])]?(?=\W|$)",
+        rf"(?:<\d{{1,3}}>)?(?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?= )",
+        rf"\[?(?:{_DAY}) (?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?: (?:UTC|GMT))? (?P<y>\d{{4}})\]?",
+        rf"\[?[IWEF](?P<mo>\d{{1,2}})(?P<d>\d{{2}}) {_HMS}",
+        rf"{_LEVEL}(?P<mo>\d{{2}})-(?P<d>\d{{2}}) {_HMS}",
+        rf"{_LEVEL}[\[(]?(?P<mo>\d{{2}})/(?P<d>\d{{2}})(?:/(?P<y>\d{{4}}|\d{{2}}))?[ ,T]\s?{_HMS}(?: (?P<ap>[AP]M))?",
+        r"\[?(?P<y>\d{4})(?P<mo>\d{2})(?P<d>\d{2})[ T_-](?P<h>\d{2}):?(?P<mi>\d{2}):?(?P<s>\d{2})(?:[.,](?P<f>\d+))?\]?(?=\W)",
+        r"\[ *(?P<up>\d{1,9}\.\d{6})\]",
+        r"(?P<ep>1[0-9]{9})(?:(?P<epf>\.\d{1,9})|(?P<epn>\d{9}|\d{6}|\d{3}))?(?=[ \t:|\]])",
+        rf"{_LEVEL}[\[(]?{_HMS}[\])]?(?=[ \t|:-])",
+        r"(?:time|ts)=\"?(?P<y>\d{4})-(?P<mo>\d{2})-(?P<d>\d{2})[T ](?P<h>\d{2}):(?P<mi>\d{2}):(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?"
+        rf"{_ZONE}\"?",
+    )
+)
+_ANYWHERE = re.compile(
+    rf"(?<![\d.-])(?P<y>20\d{{2}})[-/](?P<mo>\d{{2}})[-/](?P<d>\d{{2}})[T ](?P<h>\d{{2}}):(?P<mi>\d{{2}}):(?P<s>\d{{2}})(?:[.,](?P<f>\d{{1,9}}))?{_ZONE}"
+)
+_AUDIT = re.compile(r"audit(?:\(|: type=\d+ audit\()(1[0-9]{9}\.\d{3}):")
+_LEAD = re.compile(r"[\s\[(\"]{0,12}[\dA-Z<t]")
+
+
+class Stamp(NamedTuple):
+    """A time as it was written. `naive` is what it would be in UTC (without a year: in 1972, a leap year)."""
+
+    kind: str
+    """full | no_year | no_date | uptime | epoch"""
+    naive: float
+    offset: int | None = None
+    """Seconds east of UTC, None when the stamp names no zone."""
+
+
+class Resolved(NamedTuple):
+    at: float | None
+    clock: str
+
+
+def read_stamp(text: str) -> tuple[Stamp, int] | None:
+    """The stamp at the front of `text` and where it ends, or None."""
+    if not _LEAD.match(text):
+        return None
+    for style in _STYLES:
+        found = style.match(text)
+        if found:
+            stamp = _stamp(found.groupdict())
+            if stamp:
+                return stamp, found.end()
+    return None
+
+
+def find_stamp(text: str) -> Stamp | None:
+    """A full stamp anywhere in the first part of `text`."""
+    found = _ANYWHERE.search(text[:200])
+    return _stamp(found.groupdict()) if found else None
+
+
+def parse_time(value: object) -> Stamp | None:
+    """A time from structured data: a number (epoch in s, ms, us or ns) or a string."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, (int, float)):
+        return _epoch(float(value))
+    text = str(value).strip()
+    if re.fullmatch(r"\d{10,19}(\.\d+)?", text):
+        return _epoch(float(text))
+    found = read_stamp(text + " ")
+    return found[0] if found else None
+
+
+def _epoch(number: float) -> Stamp | None:
+    for scale in (1.0, 1e3, 1e6, 1e9):
+        if 9e8 <= number / scale < 5e9:
+            return Stamp("epoch", number / scale, 0)
+    return None
+
+
+def _stamp(parts: dict[str, str | None]) -> Stamp | None:
+    if parts.get("up"):
+        return Stamp("uptime", float(parts["up"] or 0))
+    if parts.get("ep"):
+        whole = float(parts["ep"] or 0)
+        if parts.get("epf"):
+            whole += float(parts["epf"] or 0)
+        elif parts.get("epn"):
+            digits = parts["epn"] or ""
+            whole += int(digits) / 10 ** len(digits)
+        return Stamp("epoch", whole, 0)
+    fraction = float(f"0.{parts.get('f') or 0}")
+    hour, minute, second = int(parts["h"] or 0), int(parts["mi"] or 0), int(parts["s"] or 0)
+    if parts.get("ap") == "PM" and hour < 12:
+        hour += 12
+    if hour > 23 or minute > 59 or second > 60:
+        return None
+    if parts.get("d") is None:
+        return Stamp("no_date", hour * 3600 + minute * 60 + second + fraction)
+    month = _MONTHS[parts["mon"] or ""] if parts.get("mon") else int(parts["mo"] or 0)
+    day = int(parts["d"] or 0)
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    year = int(parts.get("y") or 1972)
+    year += 2000 if year < 100 else 0
+    naive = timegm((year, month, day, hour, minute, second)) + fraction
+    return Stamp("full" if parts.get("y") else "no_year", naive, _zone(parts.get("z")))
+
+
+def _zone(text: str | None) -> int | None:
+    if not text:
+        return None
+    if text in ("Z", "UTC", "GMT"):
+        return 0
+    sign = -1 if text[0] == "-" else 1
+    digits = text[1:].replace(":", "")
+    return sign * (int(digits[:2]) * 3600 + int(digits[2:4]) * 60)
+
+
+_DAY_S = 86_400.0
+_YEARS = tuple(timegm((year, 1, 1, 0, 0, 0)) - timegm((1972, 1, 1, 0, 0, 0)) for year in range(1990, 2101))
+
+
+class StreamClock:
+    """Resolves the stamps of one stream against the attempt's window.
+
+    What a stamp leaves open is decided for the whole stream: the zone is UTC unless only another one brings the stream into the
+    window; the year is the one nearest to the window; uptimes need an anchor (`boot`), else they stay unknown.
+    """
+
+    def __init__(self, start: float | None, end: float | None, samples: Iterable[tuple[Stamp, str]] = ()) -> None:
+        self.start = start if start is not None else end
+        self.end = end if end is not None else start
+        self.shift = 0.0
+        self.boot: float | None = None
+        self._zone_note = "zone assumed UTC"
+        kept = list(samples)
+        self._anchor_boot(kept)
+        self._choose_zone([stamp for stamp, _ in kept])
+
+    def resolve(self, stamp: Stamp | None) -> Resolved:
+        """UTC epoch seconds of a stamp, and in words how they were found."""
+        if stamp is None:
+            return Resolved(None, "unknown: no time stamp")
+        if stamp.kind == "epoch":
+            return Resolved(stamp.naive, "own: epoch")
+        if stamp.kind == "uptime":
+            if self.boot is None:
+                return Resolved(None, "unknown: uptime without an anchor")
+            return Resolved(self.boot + stamp.naive, "own: uptime, anchored by a line with both times")
+        if stamp.kind == "no_date":
+            return self._nearest_day(stamp)
+        naive = stamp.naive
+        notes = []
+        if stamp.kind == "no_year":
+            naive = self._with_year(naive)
+            notes.append("year by the attempt's window")
+        if stamp.offset is not None:
+            return Resolved(naive - stamp.offset, "own" + (": " + ", ".join(notes) if notes else ""))
+        notes.append(self._zone_note)
+        return Resolved(naive - self.shift, "own: " + ", ".join(notes))
+
+    def _with_year(self, naive: float) -> float:
+        middle = self.end if self.end is not None else self.start
+        if middle is None:
+            return naive
+        local = middle + self.shift
+        return min((naive + years for years in _YEARS), key=lambda at: abs(at - local))
+
+    def _nearest_day(self, stamp: Stamp) -> Resolved:
+        if self.start is None or self.end is None:
+            return Resolved(None, "unknown: time of day without a date")
+        local_end = self.end + self.shift
+        day = local_end // _DAY_S * _DAY_S
+        choices = [day + k * _DAY_S + stamp.naive - self.shift for k in (-1, 0, 1)]
+        fitting = [at for at in choices if self.start - 60 <= at <= self.end + 60]
+        if self.end - self.start > _DAY_S or len(fitting) != 1:
+            at = min(choices, key=lambda c: abs(c - (self.end or 0)))
+            return Resolved(at, "own: date by the end of the attempt")
+        return Resolved(fitting[0], f"own: date by the attempt's window, {self._zone_note}")
+
+    def _anchor_boot(self, samples: list[tuple[Stamp, str]]) -> None:
+        for stamp, text in samples:
+            if stamp.kind == "uptime":
+                audit = _AUDIT.search(text)
+                if audit:
+                    self.boot = float(audit[1]) - stamp.naive
+                    return
+        for stamp, text in samples:
+            if stamp.kind == "uptime":
+                both = find_stamp(text)
+                if both and both.kind == "full":
+                    self.boot = both.naive - (both.offset or 0) - stamp.naive
+                    return
+
+    def _choose_zone(self, stamps: list[Stamp]) -> None:
+        local = [s for s in stamps if s.offset is None and s.kind in ("full", "no_year")]
+        if not local or self.start is None or self.end is None:
+            return
+        low, high = self.start - 7200, self.end + 7200
+
+        def inside(shift: float) -> int:
+            self.shift = shift
+            return sum(low <= (self.resolve(s).at or 0) <= high for s in local)
+
+        best = inside(0.0)
+        if best * 2 >= len(local):
+            self.shift = 0.0
+            return
+        chosen = 0.0
+        for half_hours in sorted(range(-24, 29), key=abs):
+            count = inside(half_hours * 1800.0)
+            if count > best:
+                best, chosen = count, half_hours * 1800.0
+        self.shift = chosen
+        if chosen:
+            self._zone_note = f"zone UTC{chosen / 3600:+g} by the attempt's window"

@@ -1,0 +1,216 @@
+"""Structured files of schedulers as lines, so that ordinary rules can match them.
+
+Each fact is one line of text in a fixed form (engine/rules/README.md) that knows where its record stands in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from engine.clock import Stamp, parse_time
+from engine.model import Attempt
+
+_BLOCK = re.compile(r"\n\s*\n")
+_FIELD = re.compile(r"(\w[\w/]*)=(.*?)(?=\s+\w[\w/]*=|\s*$)", re.DOTALL)
+_MAX_BYTES = 64 * 2**20
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One statement of a scheduler."""
+
+    text: str
+    offset: int
+    line: int
+    stamp: Stamp | None = None
+    node: str | None = None
+    kind: str = ""
+    fields: dict[str, str] = {}
+
+
+def is_structured(name: str) -> bool:
+    """Does this file of the scheduler folder hold records rather than log lines?"""
+    base = name.rsplit("/", 1)[-1].lower()
+    return base.endswith(".json") or base.startswith(("sacct", "scontrol", "squeue"))
+
+
+def read_facts(name: str, content: bytes, attempt: Attempt) -> list[Fact]:
+    """Every fact of one file. What cannot be read gives none; raises ValueError with the reason."""
+    base = name.rsplit("/", 1)[-1].lower()
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"{len(content)} bytes is more than {_MAX_BYTES} for a file of records")
+    if base.endswith(".json"):
+        try:
+            document = msgspec.json.decode(content)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError(f"not valid JSON: {error}") from None
+        if base.startswith("sacct") or (isinstance(document, dict) and "jobs" in document):
+            return list(_sacct_json(document, attempt))
+        return list(_kubernetes(document, content))
+    text = content.decode("utf-8", "replace")
+    if base.startswith("sacct") or base.startswith("squeue"):
+        return list(_sacct(text))
+    return list(_scontrol(text))
+
+
+def attempt_fact(attempt: Attempt) -> Fact:
+    parts = [f"State={attempt.state}"]
+    if attempt.exit_code is not None:
+        parts.append(f"ExitCode={attempt.exit_code}")
+    if attempt.reason is not None:
+        parts.append(f"Reason={attempt.reason}")
+    stamp = Stamp("epoch", attempt.ended_at, 0) if attempt.ended_at is not None else None
+    return Fact(f"attempt: {' '.join(parts)}", 0, 1, stamp, None, "attempt")
+
+
+def _sacct(text: str) -> Iterator[Fact]:
+    offset, header = 0, None
+    for number, row in enumerate(text.splitlines(keepends=True), 1):
+        cells = row.strip().split("|")
+        if header is None and len(cells) > 2:
+            header = cells
+        elif header is not None and len(cells) >= 3:
+            fields = dict(zip(header, cells, strict=False))
+            names = ("JobID", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList", "Start", "End")
+            shown = " ".join(f"{key}={fields[key]}" for key in names if key in fields)
+            yield Fact(f"sacct: {shown}", offset, number, parse_time(fields.get("End")), None, "sacct", fields)
+        offset += len(row.encode("utf-8", "replace"))
+
+
+def _sacct_json(document: Any, attempt: Attempt) -> Iterator[Fact]:
+    for job in document.get("jobs") or [] if isinstance(document, dict) else []:
+        if not isinstance(job, dict):
+            continue
+        state = job.get("state") or {}
+        current = state.get("current") if isinstance(state, dict) else state
+        current = current[0] if isinstance(current, list) and current else current
+        reason = state.get("reason") if isinstance(state, dict) else ""
+        # The exit code is left out on purpose: `sacct --json` of Slurm 22.05 reports 0 for failed jobs.
+        text = f"sacct: JobID={job.get('job_id')} State={current} Reason={reason} NodeList={job.get('nodes')}"
+        time = job.get("time") or {}
+        yield Fact(text, 0, 1, parse_time(time.get("end") if isinstance(time, dict) else None), None, "sacct")
+
+
+def _scontrol(text: str) -> Iterator[Fact]:
+    position = 0
+    for block in _BLOCK.split(text):
+        found = text.find(block, position)
+        position = found + len(block)
+        if "=" not in block:
+            continue
+        fields = {key: " ".join(value.split()) for key, value in _FIELD.findall(block)}
+        offset, line = len(text[:found].encode("utf-8", "replace")), text.count("\n", 0, found) + 1
+        if "NodeName" in fields:
+            names = ("NodeName", "State", "Reason", "BootTime", "SlurmdStartTime", "LastBusyTime")
+            shown = " ".join(f"{key}={fields[key]}" for key in names if key in fields)
+            since = re.search(r"@(\d{4}-\d\d-\d\dT[\d:]+)\]", fields.get("Reason", ""))
+            stamp = parse_time(since[1]) if since else None
+            yield Fact(f"node: {shown}", offset, line, stamp, fields["NodeName"], "node", fields)
+        elif "JobId" in fields:
+            names = ("JobId", "JobState", "Reason", "ExitCode", "RunTime", "TimeLimit", "Restarts", "NodeList", "OOM-Kill-Step")
+            shown = " ".join(f"{key}={fields[key]}" for key in names if key in fields)
+            yield Fact(f"job: {shown}", offset, line, parse_time(fields.get("EndTime")), None, "job", fields)
+
+
+def _kubernetes(document: Any, content: bytes) -> Iterator[Fact]:
+    items = document.get("items") if isinstance(document, dict) and "items" in document else document
+    place = _Places(content)
+    for item in items if isinstance(items, list) else [items]:
+        if not isinstance(item, dict):
+            continue
+        offset, line = place.of(item)
+        kind = item.get("kind") or ("Event" if "involvedObject" in item or "regarding" in item else "Pod")
+        if kind == "Pod":
+            yield from _pod(item, offset, line)
+        elif kind == "Event":
+            yield _event(item, offset, line)
+        else:
+            yield from _conditions(item, kind, offset, line)
+
+
+class _Places:
+    """Where each object stands in the file: by its own name, which every Kubernetes object has."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._position = content, 0
+
+    def of(self, item: dict[str, Any]) -> tuple[int, int]:
+        name = (item.get("metadata") or {}).get("name") if isinstance(item.get("metadata"), dict) else None
+        found = self._content.find(f'"{name}"'.encode(), self._position) if name else -1
+        if found < 0:
+            return 0, 1
+        self._position = found + 1
+        start = self._content.rfind(b"\n", 0, found) + 1
+        return start, self._content.count(b"\n", 0, start) + 1
+
+
+def _pod(item: dict[str, Any], offset: int, line: int) -> Iterator[Fact]:
+    meta, spec, status = (_dict(item.get(key)) for key in ("metadata", "spec", "status"))
+    pod, node = meta.get("name", "?"), spec.get("nodeName")
+    base = f"Pod={pod}" + (f" Node={node}" if node else "")
+    fields = {"pod": str(pod), "node": str(node or ""), "ip": str(status.get("podIP") or ""), "host_ip": str(status.get("hostIP") or "")}
+    text = f"pod: {base} Phase={status.get('phase')}{_reason(status)}"
+    yield Fact(text, offset, line, parse_time(status.get("startTime")), node, "pod", fields)
+    for condition in status.get("conditions") or []:
+        if isinstance(condition, dict):
+            said = f"Type={condition.get('type')} Status={condition.get('status')}{_reason(condition)}"
+            yield Fact(f"podcondition: {base} {said}", offset, line, parse_time(condition.get("lastTransitionTime")), node)
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(key) or []:
+            if isinstance(container, dict):
+                yield from _container(container, base, node, offset, line)
+
+
+def _container(container: dict[str, Any], base: str, node: str | None, offset: int, line: int) -> Iterator[Fact]:
+    for key, last in (("lastState", " Last=true"), ("state", "")):
+        for name, state in _dict(container.get(key)).items():
+            if not isinstance(state, dict):
+                continue
+            parts = [f"container: {base} Container={container.get('name')} State={name}{last}"]
+            parts += [f"Reason={state['reason']}"] if state.get("reason") else []
+            parts += [f"ExitCode={state['exitCode']}"] if "exitCode" in state else []
+            parts += [f"Signal={state['signal']}"] if state.get("signal") else []
+            parts.append(f"Restarts={container.get('restartCount', 0)}")
+            parts += [f"Message={_flat(state['message'])}"] if state.get("message") else []
+            yield Fact(" ".join(parts), offset, line, parse_time(state.get("finishedAt") or state.get("startedAt")), node)
+
+
+def _event(item: dict[str, Any], offset: int, line: int) -> Fact:
+    about = _dict(item.get("involvedObject") or item.get("regarding"))
+    source = _dict(item.get("source"))
+    node = about.get("name") if about.get("kind") == "Node" else source.get("host")
+    when = item.get("eventTime") or item.get("lastTimestamp") or item.get("firstTimestamp")
+    first = item.get("firstTimestamp") or when
+    parts = [
+        f"event: Kind={about.get('kind')} Object={about.get('name')}" + (f" Node={node}" if node else ""),
+        f"Type={item.get('type')} Reason={item.get('reason')} Count={item.get('count') or 1}",
+        f"Message={_flat(item.get('message') or item.get('note') or '')}",
+    ]
+    fields = {"kind": str(about.get("kind")), "object": str(about.get("name")), "reason": str(item.get("reason"))}
+    return Fact(" ".join(parts), offset, line, parse_time(first), node, "event", fields)
+
+
+def _conditions(item: dict[str, Any], kind: str, offset: int, line: int) -> Iterator[Fact]:
+    name = _dict(item.get("metadata")).get("name", "?")
+    for condition in _dict(item.get("status")).get("conditions") or []:
+        if isinstance(condition, dict):
+            said = f"Type={condition.get('type')} Status={condition.get('status')}{_reason(condition)}"
+            stamp = parse_time(condition.get("lastTransitionTime"))
+            node = name if kind == "Node" else None
+            yield Fact(f"condition: Kind={kind} Name={name} {said}", offset, line, stamp, node, "condition")
+
+
+def _reason(holder: dict[str, Any]) -> str:
+    parts = f" Reason={holder['reason']}" if holder.get("reason") else ""
+    return parts + (f" Message={_flat(holder['message'])}" if holder.get("message") else "")
+
+
+def _flat(text: Any) -> str:
+    return " ".join(str(text).split())
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

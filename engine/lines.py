@@ -1,0 +1,299 @@
+"""Bytes of one line -> the message and what its envelopes tell: time, host, pod, rank.
+
+Envelopes are taken off from the outside in, in any nesting: CRI, JSON objects, journal export, syslog RFC 3164 and 5424, dmesg,
+`srun -l`, torchrun, mpirun, Ray, glog, Python logging, NCCL, kubectl --prefix, docker-compose, Loki.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from engine.clock import Stamp, parse_time, read_stamp
+
+SHOWN = 4_000
+"""Characters of a line that are looked at and kept; longer ones are cut."""
+
+_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_HOST = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
+
+_CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) ([FP])(?: |$)")
+_SRUN = re.compile(r" {0,6}(\d{1,6}): ?")
+_TORCHRUN = re.compile(r"\[(rank|default|node|Rank|trainer)[ _:]?(\d{1,6})\]:? ?")
+_MPIRUN = re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:? ?")
+_RAY = re.compile(r"\((?:([\w.:-]+) )?(?:(?:rank|TP|DP|PP)=?(\d+) )?pid=\d+(?:, ip=([\d.]+))?\) ?")
+_KUBECTL = re.compile(r"\[(?:pod/)?([a-z0-9][a-z0-9.-]*)/([\w.-]+)\] ")
+_COMPOSE = re.compile(r"([A-Za-z0-9][\w.-]*?) +\| ")
+_SYSLOG_HOST = re.compile(rf" ?({_HOST}) (?=[\w./@-]+(?:\([\w.-]+\))?(?:\[\d+\])?:(?: |$))")
+_SYSLOG_TAG = re.compile(r"([\w./@-]+(?:\([\w.-]+\))?)(?:\[(\d+)\])?: ?")
+_RFC5424 = re.compile(rf" ?({_HOST}) ([\w./@-]+) (\S+) (\S+) (?:-|\[[^\]]*\]) ?")
+_PRI = re.compile(r"<\d{1,3}>(?:1 )?")
+_NCCL = re.compile(rf"({_HOST}):(\d+):(\d+) \[(\d+)\] ")
+_LOKI = re.compile(r"\{((?:[a-z_][\w]*=\"[^\"]*\",? ?)+)\} ?")
+_LOKI_LABEL = re.compile(r"([a-z_]\w*)=\"([^\"]*)\"")
+_GLOG_TAIL = re.compile(r"\s+(?:\d+ )?[\w./-]+:\d+\] ?")
+_TQDM = re.compile(r".{0,80}?\d{1,3}%\|[^|]{0,200}\| *[\d.,kMG]+/[\d.,kMG?]+ \[[^\]]{0,120}\]")
+_RANK_WORD = re.compile(r"(?:^|[\s|\[(<])(?:global[ _])?[Rr]ank[ _:=]{1,2}(\d{1,6})(?=[\s|\])>,:]|$)")
+_DMESG_LEVEL = re.compile(r"(?:kern|daemon|user|syslog) *:[a-z]+ *: ")
+_LEAD_NOISE = re.compile(r"[\s|:-]*(?=[^\s|:-])")
+
+_MESSAGE_KEYS = ("log", "msg", "message", "text", "MESSAGE", "event", "body")
+_TIME_KEYS = (
+    "time", "ts", "timestamp", "@timestamp", "asctime", "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP", "datetime", "t",
+)  # fmt: skip
+_HOST_KEYS = ("host", "hostname", "_HOSTNAME", "node", "node_name", "nodename")
+_RANK_KEYS = ("rank", "global_rank", "RANK", "process_rank")
+_TRACE_KEYS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback", "stack", "exc_text", "error")
+
+
+class Line(msgspec.Struct):
+    """A line without its envelopes."""
+
+    texts: list[str]
+    """The message; several when a carriage return or an embedded line break parted it."""
+    stamps: list[Stamp]
+    host: str | None = None
+    pod: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    gpu: int | None = None
+    ip: str | None = None
+    tag: str | None = None
+    partial: bool = False
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """The most telling time stamp: one with zone and date before one without."""
+        best = None
+        for stamp in self.stamps:
+            if stamp.kind == "epoch" or (stamp.kind == "full" and stamp.offset is not None):
+                return stamp
+            if best is None or (best.kind in ("no_date", "uptime") and stamp.kind in ("full", "no_year")):
+                best = stamp
+        return best
+
+    @property
+    def text(self) -> str:
+        return self.texts[-1] if self.texts else ""
+
+    @property
+    def lane(self) -> tuple[Any, ...]:
+        """Who wrote the line, for putting a traceback together out of interleaved lines."""
+        return (self.host, self.pod, self.rank, self.local_rank, self.ip)
+
+
+def strip_ansi(raw: bytes) -> bytes:
+    return _ANSI.sub(b"", raw) if b"\x1b" in raw else raw
+
+
+def printable(text: str) -> str:
+    """`text` with control, zero-width and bidirectional characters made visible, cut to SHOWN characters."""
+    cut = text if len(text) <= SHOWN else text[:SHOWN] + f" ... [{len(text) - SHOWN} more characters]"
+    return _UNPRINTABLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", cut) if _UNPRINTABLE.search(cut) else cut
+
+
+def clean(raw: bytes) -> Line:
+    """Take the envelopes off one raw line (without its line end)."""
+    if len(raw) > 4 * SHOWN:
+        raw = raw[: 3 * SHOWN] + raw[-SHOWN:]
+    text = strip_ansi(raw).replace(b"\x00", b"").decode("utf-8", "replace").rstrip("\r\n")
+    if "\r" in text:
+        first, *more = [part for part in text.split("\r") if part.strip()] or [""]
+        line = Line([first], [])
+        _peel(line)
+        line.texts += [_after_bar(part) for part in more]
+        return line
+    line = Line([text], [])
+    _peel(line)
+    return line
+
+
+def _after_bar(text: str) -> str:
+    bar = _TQDM.match(text)
+    return text[bar.end() :].lstrip() or text if bar else text
+
+
+def _peel(line: Line) -> None:
+    for _ in range(12):
+        before = line.texts[0]
+        if not before:
+            return
+        _peel_once(line, before)
+        if line.texts[0] == before or len(line.texts) > 1:
+            break
+    if line.texts[0].startswith((" ", "\t")) and line.texts[0].strip().startswith("{"):
+        return
+    _mentioned_rank(line)
+
+
+def _mentioned_rank(line: Line) -> None:
+    if line.rank is None:
+        found = _RANK_WORD.search(line.texts[0][:160])
+        if found:
+            line.rank = int(found[1])
+
+
+def _peel_once(line: Line, text: str) -> None:
+    head = text[0]
+    if head == "{":
+        _peel_braces(line, text)
+        return
+    if head == "<":
+        found = _PRI.match(text)
+        if found:
+            line.texts[0] = text[found.end() :]
+            stamped = read_stamp(line.texts[0])
+            tail = stamped and _RFC5424.match(line.texts[0], stamped[1])
+            if stamped and tail and "<" + text[1 : found.end()].rstrip() and text[: found.end()].endswith("1 "):
+                line.stamps.append(stamped[0])
+                line.host, line.tag = line.host or tail[1], tail[2]
+                line.texts[0] = line.texts[0][tail.end() :]
+            return
+    if head == "[":
+        if _peel_bracket(line, text):
+            return
+    elif head == "(":
+        found = _RAY.match(text)
+        if found:
+            line.rank = int(found[2]) if found[2] else line.rank
+            line.ip = found[3] or line.ip
+            line.texts[0] = text[found.end() :]
+            return
+    elif head.isdigit() or head == " ":
+        found = _CRI.match(text)
+        if found:
+            stamp = parse_time(found[1])
+            if stamp:
+                line.stamps.append(stamp)
+            line.partial = found[2] == "P"
+            line.texts[0] = text[found.end() :]
+            return
+        found = _SRUN.match(text)
+        if found and line.rank is None and not line.stamps:
+            line.rank = int(found[1])
+            line.texts[0] = text[found.end() :]
+            return
+        if head == " ":
+            return
+    if _peel_stamp(line, text):
+        return
+    found = _NCCL.match(text)
+    if found:
+        line.host, line.gpu = line.host or found[1], int(found[4])
+        line.texts[0] = text[found.end() :]
+        return
+    found = _COMPOSE.match(text)
+    if found and not line.stamps and "-" in found[1]:
+        line.pod = line.pod or found[1]
+        line.texts[0] = text[found.end() :]
+
+
+def _peel_bracket(line: Line, text: str) -> bool:
+    found = _TORCHRUN.match(text)
+    if found:
+        number = int(found[2])
+        kind = found[1].lower()
+        if kind == "rank":
+            line.rank = number
+        elif kind == "default" or kind == "trainer":
+            line.local_rank = number
+        line.texts[0] = text[found.end() :]
+        return True
+    found = _MPIRUN.match(text)
+    if found:
+        line.rank = int(found[1])
+        line.texts[0] = text[found.end() :]
+        return True
+    found = _KUBECTL.match(text)
+    if found:
+        line.pod = found[1]
+        line.texts[0] = text[found.end() :]
+        return True
+    return False
+
+
+def _peel_stamp(line: Line, text: str) -> bool:
+    found = read_stamp(text)
+    if not found:
+        return False
+    stamp, end = found
+    line.stamps.append(stamp)
+    rest = text[end:]
+    glog = _GLOG_TAIL.match(rest) if stamp.kind == "no_year" else None
+    if glog:
+        line.texts[0] = rest[glog.end() :]
+        return True
+    host = _SYSLOG_HOST.match(rest) if line.tag is None and rest.startswith(" ") else None
+    if host:
+        line.host = host[1]
+        rest = rest[host.end() :]
+        tag = _SYSLOG_TAG.match(rest)
+        if tag:
+            line.tag = tag[1]
+            rest = rest[tag.end() :]
+        line.texts[0] = rest
+        return True
+    if stamp.kind == "uptime":
+        rest = _DMESG_LEVEL.sub("", rest.lstrip(), count=1)
+    line.texts[0] = rest[1:] if rest.startswith(" ") and not rest.startswith("  ") else rest.lstrip()
+    return True
+
+
+def _peel_braces(line: Line, text: str) -> None:
+    labels = _LOKI.match(text)
+    if labels:
+        for name, value in _LOKI_LABEL.findall(labels[1]):
+            _take_field(line, name, value)
+        line.texts[0] = text[labels.end() :]
+        return
+    if not text.rstrip().endswith("}"):
+        return
+    try:
+        fields = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return
+    if not isinstance(fields, dict):
+        return
+    message = next((fields[key] for key in _MESSAGE_KEYS if isinstance(fields.get(key), str)), None)
+    if message is None and isinstance(fields.get("MESSAGE"), list):
+        message = bytes(b & 0xFF for b in fields["MESSAGE"] if isinstance(b, int)).decode("utf-8", "replace")
+    if message is None:
+        return
+    for name, value in fields.items():
+        _take_field(line, name, value)
+    for name in _TRACE_KEYS:
+        trace = fields.get(name)
+        if isinstance(trace, str) and trace.strip() and trace not in message:
+            message = f"{message}\n{trace}"
+    line.texts = [part for part in message.rstrip("\n").split("\n")] or [""]
+    if len(line.texts) > 1:
+        head = Line([line.texts[0]], [])
+        _peel(head)
+        line.texts[0] = head.texts[0]
+        line.rank = head.rank if line.rank is None else line.rank
+        line.stamps += head.stamps
+
+
+def _take_field(line: Line, name: str, value: Any) -> None:
+    if name in _TIME_KEYS:
+        stamp = parse_time(value)
+        if stamp:
+            line.stamps.append(stamp)
+    elif name in _HOST_KEYS and isinstance(value, str) and value:
+        line.host = line.host or value
+    elif name in _RANK_KEYS and str(value).isdigit():
+        line.rank = int(value)
+    elif name == "pod" or name == "pod_name":
+        line.pod = str(value)
+    elif name == "kubernetes" and isinstance(value, dict):
+        line.host = line.host or _text(value.get("host") or value.get("node_name"))
+        line.pod = line.pod or _text(value.get("pod_name"))
+    elif name in ("SYSLOG_IDENTIFIER", "_COMM") and isinstance(value, str):
+        line.tag = line.tag or value
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
