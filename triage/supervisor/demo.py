@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from triage.supervisor import guard
+from triage.supervisor import guard, servers
 from triage.supervisor.errors import DemoError
 from triage.supervisor.folder import Folder
 from triage.supervisor.ports import LOOPBACK, listen
@@ -140,27 +140,10 @@ class Demo:
         self.folder.write_private(self.folder.root / "env", lines)
 
     def _start_server(self, server: Postgres | Valkey) -> None:
-        """Start a server and wait for it; if its port was taken meanwhile, on another one."""
-        for attempt in range(3):
-            child = server.child()
-            say(f"starting {child.name} on port {server.port}")
-            self.commands.append(child)
-            self._start(child)
-            deadline = time.monotonic() + START_TIMEOUT
-            while child.running() and not server.ready():
-                if time.monotonic() > deadline:
-                    raise DemoError(f"{child.name} does not answer: see {child.log}", child.tail())
-                self._pause(0.05)
-            self.commands.remove(child)
-            if child.running():
-                self.servers.append(Watched(child))
-                self.folder.keep_ports(**{child.name: server.port})
-                return
-            if "Address already in use" not in child.tail() or attempt == 2:
-                raise DemoError(
-                    f"{child.name} ended at its start ({child.how_it_ended()}): see {child.log}", child.tail()
-                )
-            server.choose_another_port()
+        child = servers.start(server, run=self._start, pause=self._pause)
+        self.servers.append(Watched(child))
+        self.folder.keep_ports(**{child.name: server.port})
+        say(f"{child.name} runs on port {server.port}")
 
     def _start_workers(self, listener: socket.socket) -> None:
         say("starting web server, worker and beat")

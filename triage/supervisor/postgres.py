@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 from triage.supervisor.errors import DemoError
@@ -201,14 +200,3 @@ def _version_of(install: Path) -> str:
 def _environment() -> dict[str, str]:
     """Nothing of the person's PG* variables or locale reaches the server."""
     return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C", "TZ": "UTC"}
-
-
-def wait_ready(server: Postgres, child: Child, seconds: float = 60) -> None:
-    """Wait until it takes connections. Raises DemoError when it ends or takes too long."""
-    deadline = time.monotonic() + seconds
-    while not server.ready():
-        if not child.running():
-            raise DemoError(f"postgres ended at its start ({child.how_it_ended()}): see {child.log}", child.tail())
-        if time.monotonic() > deadline:
-            raise DemoError(f"postgres takes no connections after {seconds:.0f} s: see {child.log}", child.tail())
-        time.sleep(0.05)

@@ -1,0 +1,115 @@
+"""Servers and browser for the whole test session.
+
+Settings are read before the first fixture, so the addresses of the servers are fixed when this file is loaded; the
+servers themselves start with the first test that needs them. With DATABASE_URL or REDIS_URL set, that server is used
+instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from triage.supervisor.errors import DemoError
+from triage.supervisor.folder import Folder
+from triage.supervisor.postgres import Postgres
+from triage.supervisor.process import stop_all
+from triage.supervisor.servers import start
+from triage.supervisor.valkey import Valkey
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+BROWSER_FIXTURES = {"page", "context", "browser", "new_context"}
+
+folder = Folder(Path(tempfile.mkdtemp(prefix="faultline-tests-")))
+folder.create()
+postgres = None if os.environ.get("DATABASE_URL") else Postgres(folder, throwaway=True)
+valkey = None if os.environ.get("REDIS_URL") else Valkey(folder, throwaway=True)
+if postgres:
+    os.environ["DATABASE_URL"] = postgres.url
+if valkey:
+    os.environ["REDIS_URL"] = valkey.url
+os.environ["FAULTLINE_STATE_DIR"] = str(folder.root)
+os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"  # Playwright's synchronous API runs an event loop in the test's thread
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without Chromium the browser tests are skipped; in CI that is an error."""
+    if CHROMIUM:
+        return
+    reason = "no Chromium on this machine (Debian: apt-get install chromium)"
+    with_browser = [item for item in items if _needs_browser(item)]
+    if with_browser and os.environ.get("CI") == "true":
+        raise pytest.UsageError(f"{len(with_browser)} browser tests can't run: {reason}")
+    for item in with_browser:
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _needs_browser(item: pytest.Item) -> bool:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return bool(fixtures & BROWSER_FIXTURES) or item.get_closest_marker("browser") is not None
+
+
+def pytest_unconfigure() -> None:
+    """The temporary folder goes last, when no server uses it any more."""
+    shutil.rmtree(folder.root, ignore_errors=True)
+    shutil.rmtree(folder.outside, ignore_errors=True)
+
+
+def _served(server: Postgres | Valkey | None) -> Iterator[None]:
+    if server is None:
+        yield
+        return
+    url = server.url
+    try:
+        server.prepare()
+        child = start(server)
+    except DemoError as error:
+        pytest.exit(f"{error}\n{error.tail}", returncode=3)
+    if server.url == url:
+        yield
+    stop_all([child], grace=5)
+    if server.url != url:
+        pytest.exit(f"another program took the port that was chosen for {child.name}: run again", returncode=3)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[None]:
+    """A broker at REDIS_URL."""
+    yield from _served(valkey)
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[None]:
+    """A PostgreSQL server at DATABASE_URL."""
+    yield from _served(postgres)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, database_server: None, broker: None
+) -> None:
+    """pytest-django asks for this before it makes the test database."""
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    """pytest-playwright drives the system's Chromium."""
+    return {**browser_type_launch_args, "executable_path": CHROMIUM, "args": CHROMIUM_FLAGS}
