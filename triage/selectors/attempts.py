@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -144,6 +144,11 @@ def list_attempts(
         older=_encode_cursor(rows[-1], newer=False) if rows and has_older else None,
         newer=_encode_cursor(rows[0], newer=True) if rows and has_newer else None,
     )
+
+
+def attempt_rows(ids: Iterable[int]) -> list[Attempt]:
+    """These attempts, newest first, with what a row of a list shows."""
+    return [_named_nodes(row) for row in _with_row_data(Attempt.objects.filter(pk__in=ids)).order_by("-sort_at", "-id")]
 
 
 def count_attempts(narrowed: AttemptFilter | None = None) -> int:

@@ -1,0 +1,71 @@
+// Single-key shortcuts. Off while typing, with a modifier held, or when switched off in the menu (WCAG 2.1.4).
+(function () {
+  "use strict";
+  var waiting = 0;
+
+  function enabled() {
+    var box = document.getElementById("keys");
+    return Boolean(box && box.checked);
+  }
+
+  function rows() { return Array.prototype.slice.call(document.querySelectorAll(".failures tbody tr[id]")); }
+
+  function cursor() { return document.querySelector(".failures tr.cursor"); }
+
+  function place(row) {
+    var before = cursor();
+    if (before) before.classList.remove("cursor");
+    row.classList.add("cursor");
+    var link = row.querySelector(".why > a");
+    link.focus({ preventScroll: true });
+    row.scrollIntoView({ block: "nearest" });
+  }
+
+  function step(by) {
+    var all = rows();
+    if (!all.length) {
+      follow(by > 0 ? "[data-key='j']" : "[data-key='k']");
+      return;
+    }
+    var at = all.indexOf(cursor());
+    var next = all[at < 0 ? 0 : at + by];
+    if (next) place(next);
+  }
+
+  function follow(selector) {
+    var link = document.querySelector(selector);
+    if (link) link.click();
+  }
+
+  var actions = {
+    j: function () { step(1); },
+    k: function () { step(-1); },
+    o: function () { var row = cursor(); if (row) row.querySelector(".why > a").click(); },
+    e: function () {
+      var row = cursor();
+      if (row && row.dataset.evidence) location.href = row.dataset.evidence;
+      else follow("[data-key='e']");
+    },
+    n: function () { follow("[data-key='n']"); },
+    p: function () { follow("[data-key='p']"); },
+    u: function () { follow("[data-key='u']"); },
+    w: function () { follow("[data-key='w']"); },
+    "/": function () { var box = document.querySelector("input[type='search']"); if (box) { box.focus(); box.select(); } },
+    "?": function () { var panel = document.getElementById("shortcuts"); if (panel && panel.showModal) panel.showModal(); },
+    g: function () { waiting = Date.now(); }
+  };
+
+  document.addEventListener("keydown", function (event) {
+    var target = event.target;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || !enabled()) return;
+    if (/^(input|textarea|select)$/i.test(target.tagName) && !/^(checkbox|radio|button|submit)$/.test(target.type)) return;
+    if (target.isContentEditable || document.querySelector("dialog[open]")) return;
+    if (Date.now() - waiting < 1500) {
+      waiting = 0;
+      var link = document.querySelector("[data-go='" + CSS.escape(event.key) + "']");
+      if (link) { event.preventDefault(); link.click(); return; }
+    }
+    var action = actions[event.key];
+    if (action) { event.preventDefault(); action(); }
+  });
+})();

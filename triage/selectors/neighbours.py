@@ -1,0 +1,25 @@
+"""What stands before and after an attempt in the list of failures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from engine.model import Outcome
+from triage.models import Attempt
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    newer: int | None
+    older: int | None
+
+
+def neighbours(attempt: Attempt) -> Neighbours:
+    """Ids of the next newer and the next older failure. Two queries, each served by the list's own index."""
+    failures = Attempt.objects.exclude(outcome=Outcome.SUCCEEDED.value).order_by()
+    at, pk = attempt.sort_at, attempt.pk
+    newer = failures.filter(Q(sort_at__gte=at) & (Q(sort_at__gt=at) | Q(id__gt=pk))).order_by("sort_at", "id")
+    older = failures.filter(Q(sort_at__lte=at) & (Q(sort_at__lt=at) | Q(id__lt=pk))).order_by("-sort_at", "-id")
+    return Neighbours(newer.values_list("pk", flat=True).first(), older.values_list("pk", flat=True).first())

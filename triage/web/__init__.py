@@ -1,0 +1,1 @@
+"""Pages: thin views over the selectors and services, with their forms, words and helpers."""

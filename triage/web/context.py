@@ -1,0 +1,40 @@
+"""What every template knows."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+
+THEMES = ("light", "dark")
+THEME_COOKIE = "faultline_theme"
+KEYS_COOKIE = "faultline_keys"
+
+
+def _version() -> str:
+    try:
+        return version("faultline")
+    except PackageNotFoundError:
+        return ""
+
+
+VERSION = _version()
+
+
+def page(request: HttpRequest) -> dict[str, Any]:
+    """Theme and shortcuts as saved, the version, the time of the page and the initials for the menu."""
+    theme = request.COOKIES.get(THEME_COOKIE, "")
+    user = getattr(request, "user", None)
+    initials = ""
+    if user is not None and user.is_authenticated:
+        names = (user.get_full_name() or user.get_username()).split()
+        initials = "".join(name[0] for name in names[:2]).upper()
+    return {
+        "theme": theme if theme in THEMES else "",
+        "keys": request.COOKIES.get(KEYS_COOKIE, "on") != "off",
+        "version": VERSION,
+        "now": timezone.now(),
+        "initials": initials,
+    }

@@ -1,0 +1,57 @@
+"""Pages and fragments. A page is always answered whole; only what polls asks for a fragment, at an address of its own.
+
+So Back can never show a fragment: no fragment's address is ever in the history, and one that is opened by hand leads to its page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.cache import cache_control
+
+View = Callable[..., HttpResponse]
+
+
+def is_htmx(request: HttpRequest) -> bool:
+    return request.headers.get("HX-Request") == "true"
+
+
+def signed_in(view: View) -> View:
+    """Only for people who signed in. A fragment whose session has expired sends the whole page to the sign-in."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.user.is_authenticated:
+            return view(request, *args, **kwargs)
+        if is_htmx(request):
+            page = urlsplit(request.headers.get("HX-Current-URL", ""))
+            back = page.path + (f"?{page.query}" if page.query else "")
+            answer = HttpResponse(status=401)
+            answer.headers["HX-Redirect"] = redirect_to_login(back or "/").url
+            patch_vary_headers(answer, ("HX-Request", "Cookie"))
+            return answer
+        return redirect_to_login(request.get_full_path())
+
+    return cache_control(private=True, no_cache=True)(wrapper)
+
+
+def fragment(request: HttpRequest, template: str, context: dict[str, Any], page: str, state: str) -> HttpResponse:
+    """A fragment with `state` as its ETag: 304 when the browser has this state, the page itself when htmx didn't ask."""
+    if not is_htmx(request):
+        return HttpResponseRedirect(page)
+    etag = f'"{sha256(state.encode()).hexdigest()[:20]}"'
+    if request.headers.get("If-None-Match") == etag:
+        answer = HttpResponse(status=304)
+    else:
+        answer = render(request, template, {**context, "etag": etag})
+    answer.headers["ETag"] = etag
+    patch_vary_headers(answer, ("HX-Request", "Cookie"))
+    return answer

@@ -1,0 +1,56 @@
+"""Sign in and out, and what a person prefers."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from django.contrib.auth.views import LoginView, LogoutView
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import resolve_url
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST
+
+from triage.web.context import KEYS_COOKIE, THEME_COOKIE, THEMES
+from triage.web.htmx import signed_in
+
+YEAR = 365 * 24 * 3600
+
+
+class SignIn(LoginView):
+    """Says where it returns to; only addresses of this site are taken."""
+
+    template_name = "account/sign_in.html"
+    redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        context = super().get_context_data(**kwargs)
+        target = self.get_redirect_url()
+        context["returns_to"] = "" if target in ("", "/") else unquote(target)
+        return context
+
+
+class SignOut(LogoutView):
+    next_page = "login"
+
+
+def _local(request: HttpRequest) -> str:
+    target = request.POST.get("next", "")
+    allowed = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure())
+    return target if allowed else resolve_url("failures")
+
+
+@require_POST
+@signed_in
+def preferences(request: HttpRequest) -> HttpResponse:
+    """Theme and shortcuts, kept in cookies so that the first byte of a page has the right theme."""
+    answer = HttpResponseRedirect(_local(request))
+    theme = request.POST.get("theme", "auto")
+    secure = request.is_secure()
+    if theme in THEMES:
+        answer.set_cookie(THEME_COOKIE, theme, max_age=YEAR, samesite="Lax", secure=secure, httponly=True)
+    else:
+        answer.delete_cookie(THEME_COOKIE, samesite="Lax")
+    keys = "on" if request.POST.get("keys") else "off"
+    answer.set_cookie(KEYS_COOKIE, keys, max_age=YEAR, samesite="Lax", secure=secure, httponly=True)
+    return answer

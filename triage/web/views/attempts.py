@@ -1,0 +1,199 @@
+"""One attempt: the verdict and everything that supports it; progress while it is being triaged."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_POST
+
+from engine.report import to_markdown
+from triage import services, times
+from triage.models import Attempt, Diagnosis, TriageState
+from triage.selectors import attempts as select
+from triage.selectors.evidence import Story, tell
+from triage.selectors.guides import guide
+from triage.selectors.neighbours import neighbours
+from triage.selectors.rankmap import rank_map
+from triage.selectors.timeline import picture
+from triage.text import printable
+from triage.web import words
+from triage.web.htmx import fragment, is_htmx, signed_in
+
+MAX_ROWS = 200
+"""Symptoms, rivals and events beyond this stand in the JSON only."""
+
+
+def detail_or_404(pk: int) -> select.AttemptDetail:
+    try:
+        return select.attempt_detail(pk)
+    except (Attempt.DoesNotExist, OverflowError):
+        raise Http404 from None
+
+
+def story_of(diagnosis: Diagnosis, pk: int) -> Story:
+    return tell(diagnosis, reverse("evidence-first", args=[pk]))
+
+
+@signed_in
+def attempt(request: HttpRequest, pk: int) -> HttpResponse:
+    """The page. Without a diagnosis it shows how far triage is, and renews itself."""
+    detail = detail_or_404(pk)
+    unfinished = not detail.attempt.is_triaged
+    context: dict[str, Any] = {
+        "section": "failures",
+        "attempt": detail.attempt,
+        "detail": detail,
+        "unfinished": unfinished,
+        "failed": detail.attempt.triage_state == TriageState.FAILED,
+        "neighbours": neighbours(detail.attempt),
+        **_progress(detail),
+    }
+    if detail.diagnosis is not None:
+        context |= _verdict(detail, story_of(detail.diagnosis, pk))
+    return render(request, "attempt/page.html", context)
+
+
+@signed_in
+def progress(request: HttpRequest, pk: int) -> HttpResponse:
+    """How far triage is. Once it has ended, the whole page is asked for again."""
+    detail = detail_or_404(pk)
+    page = reverse("attempt", args=[pk])
+    if is_htmx(request) and detail.attempt.is_triaged:
+        answer = HttpResponse(status=204)
+        answer.headers["HX-Refresh"] = "true"
+        patch_vary_headers(answer, ("HX-Request", "Cookie"))
+        return answer
+    context = {"attempt": detail.attempt, "detail": detail, "unfinished": True, **_progress(detail)}
+    state = json.dumps([context["state_line"], context["sources"]], default=str)
+    return fragment(request, "attempt/_progress.html", context, page, state)
+
+
+@require_POST
+@signed_in
+def retry(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ask for triage again."""
+    try:
+        found = select.get_attempt(pk)
+    except (Attempt.DoesNotExist, OverflowError):
+        raise Http404 from None
+    services.request_triage(found.pk, actor=request.user)
+    return redirect("attempt", pk=pk)
+
+
+def _contract(pk: int) -> tuple[Attempt, dict[str, Any]]:
+    try:
+        found = select.get_attempt(pk)
+    except (Attempt.DoesNotExist, OverflowError):
+        raise Http404 from None
+    if found.diagnosis is None:
+        raise Http404("This attempt has no diagnosis yet.")
+    return found, found.diagnosis.contract
+
+
+@signed_in
+def as_json(request: HttpRequest, pk: int) -> HttpResponse:
+    """The contract as the engine gave it."""
+    _, contract = _contract(pk)
+    body = json.dumps(contract, ensure_ascii=True, sort_keys=True, indent=1) + "\n"
+    return _download(body, "application/json", f"attempt-{pk}-diagnosis.json")
+
+
+@signed_in
+def as_markdown(request: HttpRequest, pk: int) -> HttpResponse:
+    """The same as a report to read or to paste."""
+    _, contract = _contract(pk)
+    return _download(to_markdown(contract), "text/markdown; charset=utf-8", f"attempt-{pk}-diagnosis.md")
+
+
+def _download(body: str, kind: str, name: str) -> HttpResponse:
+    answer = HttpResponse(body, content_type=kind)
+    answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer
+
+
+def _progress(detail: select.AttemptDetail) -> dict[str, Any]:
+    found = detail.attempt
+    sources = [
+        {
+            "name": printable(collection.label or collection.connector),
+            "connector": collection.connector,
+            "state": collection.state,
+            "word": str(collection.get_state_display()),
+            "streams": collection.streams_done,
+            "bytes": collection.bytes_done,
+            "started_at": collection.started_at,
+            "reports": collection.reports,
+        }
+        for collection in detail.collections
+    ]
+    return {
+        "sources": sources,
+        "state_line": [found.triage_state, found.triage_tries, found.triage_requested_at, found.triage_started_at],
+        "progress_url": reverse("attempt-progress", args=[found.pk]),
+    }
+
+
+def _verdict(detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
+    contract = story.contract
+    root = contract["root_cause"]
+    symptoms = contract["symptoms"]
+    advice = contract["recommendation"]
+    return {
+        "story": story,
+        "d": contract,
+        "root": root,
+        "trail": story.trail,
+        "advice": advice,
+        "advice_title": words.action(advice["action"], advice["exclude_nodes"]),
+        "began_after": _between(detail.attempt.started_at, root["at"] if root else None),
+        "ended_after": _between(root["at"] if root else None, detail.attempt.ended_at),
+        "exclude": _exclude(detail.attempt, advice["exclude_nodes"]),
+        "references": [ref for ref in advice["references"] if ref.startswith(("https://", "http://"))],
+        "timeline": picture(contract),
+        "events": contract["timeline"][:MAX_ROWS],
+        "events_left": max(0, len(contract["timeline"]) - MAX_ROWS),
+        "map": rank_map(contract),
+        "symptoms": symptoms[:MAX_ROWS],
+        "symptoms_left": max(0, len(symptoms) - MAX_ROWS),
+        "symptom_lines": sum(symptom["count"] for symptom in symptoms),
+        "rivals": contract["candidates"][:MAX_ROWS],
+        "nodes": _nodes(contract),
+        "missing": [c for c in contract["coverage"] if c["status"] in ("missing", "error", "partial", "empty")],
+        "complete": sum(c["status"] == "ok" for c in contract["coverage"]),
+        "guide": guide(root["rule"], root["title"]) if root else None,
+        "streams": {stream.name: stream for stream in detail.streams},
+    }
+
+
+def _between(first: datetime | str | None, last: datetime | str | None) -> float | None:
+    """Seconds from one to the other, when both are known and in this order."""
+    start, end = times.parse(first), times.parse(last)
+    return (end - start).total_seconds() if start and end and end > start else None
+
+
+def _exclude(found: Attempt, nodes: list[str]) -> str:
+    """What to paste: Slurm's option, or the bare names for another scheduler."""
+    if not nodes:
+        return ""
+    return ("--exclude=" if found.workload.scheduler == "slurm" else "") + ",".join(nodes)
+
+
+def _nodes(contract: dict[str, Any]) -> list[dict[str, Any]]:
+    """Affected nodes with what each reported."""
+    said: dict[str, list[str]] = {}
+    root = contract["root_cause"]
+    if root:
+        for node in root["nodes"]:
+            said.setdefault(node, []).append(root["title"])
+    for symptom in contract["symptoms"]:
+        for node in symptom["nodes"]:
+            parts = said.setdefault(node, [])
+            if len(parts) < 4 and symptom["title"] not in parts:
+                parts.append(symptom["title"])
+    return [{**node, "said": said.get(node["node"], [])} for node in contract["affected_nodes"][:MAX_ROWS]]
