@@ -100,6 +100,11 @@ class Postgres:
     def _settle(self) -> None:
         """Find places that the server's uid can reach, and say where they are when they aren't the usual ones."""
         if not reachable(self.folder.root, self.uid):
+            if self.data.exists():
+                raise DemoError(
+                    f"Postgres has its data in {self.data} and can't reach it as uid {self.uid}: "
+                    "make the folders above it passable (chmod o+x), or remove it to start afresh"
+                )
             place = self.folder.make_outside()
             self.data = place / "postgres"
             self.notes.append(f"Postgres can't reach {self.folder.root} as uid {self.uid}: its data is in {self.data}")
