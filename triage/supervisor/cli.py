@@ -44,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("\n".join(f"  | {line}" for line in error.tail.splitlines()), file=sys.stderr)
         print(f"faultline: {error}", file=sys.stderr)
         return 1
+    except OSError as error:  # a full disk, a file system that can't give a file to another user ...
+        print(f"faultline: {options.command}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

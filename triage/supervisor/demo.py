@@ -68,6 +68,7 @@ class Demo:
         self.folder = folder
         self.port = port
         self.env = {
+            "FAULTLINE_CACHE": str(folder.root / "cache"),
             **environ,
             "DJANGO_SETTINGS_MODULE": "triage.settings",
             "FAULTLINE_STATE_DIR": str(folder.root),
@@ -323,4 +324,5 @@ class Demo:
 
 def say(text: str) -> None:
     """A short line of progress for the person at the terminal; standard output is for the line that says ready."""
-    print(f"  {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        print(f"  {text}", file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 from triage.supervisor.errors import DemoError
@@ -18,6 +19,7 @@ from triage.supervisor.process import Child
 
 USER = DATABASE = "faultline"
 INITDB_TIMEOUT = 120  # seconds; it takes one or two
+SURVIVOR_GRACE = 8.0  # seconds; after a killed demo the guard is still at work for five
 # Never ask the machine's locale: the same data sorts the same way everywhere.
 LOCALE = ["--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
 THROWAWAY = ["-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"]
@@ -133,7 +135,9 @@ class Postgres:
                 f"move it away (mv {self.data} {self.data}-{theirs}) to start afresh, "
                 f"or start a server of version {theirs} on it and set DATABASE_URL"
             )
-        survivor = self._running_server()
+        deadline = time.monotonic() + SURVIVOR_GRACE
+        while (survivor := self._running_server()) and time.monotonic() < deadline:
+            time.sleep(0.1)
         if survivor:
             raise DemoError(
                 f"a PostgreSQL (process {survivor}) already runs on {self.data}: end it with `kill -INT {survivor}`"
