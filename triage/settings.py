@@ -18,7 +18,7 @@ SECRET_KEY = os.environ.get("SECRET_KEY") or env.secret_key(STATE_DIR / "secret-
 ALLOWED_HOSTS = env.items("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env.items("CSRF_TRUSTED_ORIGINS")
 
-# --- what runs -------------------------------------------------------------------------------------------------------------
+# --- what runs --------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
@@ -57,12 +57,13 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "triage.web.context.page",
             ],
         },
     },
 ]
 
-# --- servers ---------------------------------------------------------------------------------------------------------------
+# --- servers ----------------------------------------------------------------------------------------------------------
 DATABASE_URL = os.environ.get("DATABASE_URL") or "postgresql://faultline:faultline@127.0.0.1:5432/faultline"
 DATABASES = {"default": env.database(DATABASE_URL)}
 DATABASES["default"]["CONN_MAX_AGE"] = env.number("DATABASE_CONN_MAX_AGE", 60)
@@ -72,7 +73,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0"
 
-# --- workers: the database is the truth, a message is only a hint, so no results are kept ------------------------------------
+# --- workers: the database is the truth, a message is only a hint, so no results are kept -----------------------------
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = os.environ.get("FAULTLINE_QUEUE") or "faultline"
@@ -110,14 +111,14 @@ CELERY_BEAT_SCHEDULE = {
 FAULTLINE_LEASE_SECONDS = env.number("FAULTLINE_LEASE_SECONDS", 45)
 """A worker that hasn't been heard of for so long is taken for dead and its attempt is picked up by another."""
 
-# --- triage ----------------------------------------------------------------------------------------------------------------
+# --- triage -----------------------------------------------------------------------------------------------------------
 FAULTLINE_RULES = [Path(part) for part in env.items("FAULTLINE_RULES", separator=os.pathsep)]
 """Folders with a site's own rule packs."""
 FAULTLINE_WATCH = [Path(part) for part in env.items("FAULTLINE_WATCH", separator=os.pathsep)]
 """Folders in which capture bundles appear; each becomes an attempt by itself."""
 FAULTLINE_MAX_UPLOAD_BYTES = env.number("FAULTLINE_MAX_UPLOAD_BYTES", 2 * 1024**3)
 
-# --- sign-in and safety ------------------------------------------------------------------------------------------------------
+# --- sign-in and safety -----------------------------------------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
@@ -161,7 +162,7 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 
-# --- language, time, files -----------------------------------------------------------------------------------------------------
+# --- language, time, files --------------------------------------------------------------------------------------------
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True

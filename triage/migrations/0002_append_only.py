@@ -9,7 +9,8 @@ BEGIN
 END $$;
 
 CREATE TRIGGER diagnosis_is_never_edited
-    BEFORE UPDATE OF attempt_id, contract, outcome, domain, sub_domain, title, rule, fingerprint, ruleset, engine_version,
+    BEFORE UPDATE OF attempt_id, contract, outcome, domain, sub_domain, title, rule, fingerprint, ruleset,
+    engine_version,
         evidence_hash, created_at
     ON triage_diagnosis FOR EACH ROW EXECUTE FUNCTION faultline_refuse_change();
 

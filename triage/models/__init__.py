@@ -1,4 +1,6 @@
-"""What Faultline keeps, one aggregate a file. Written only through `triage.services`, read through `triage.selectors`."""
+"""What Faultline keeps, one aggregate a file. Written only through `triage.services`, read through
+`triage.selectors`.
+"""
 
 from triage.models.attempt import Attempt, TriageState
 from triage.models.cluster import Cluster

@@ -29,8 +29,8 @@ UNFINISHED = (TriageState.PENDING, TriageState.COLLECTING, TriageState.DIAGNOSIN
 class Attempt(models.Model):
     """One execution of a workload. Identity: cluster, scheduler, workload id, number.
 
-    `cluster` and `user` repeat the workload's, `outcome`, `domain` and `sub_domain` those of the current diagnosis, so that
-    lists filter, count and page on one table.
+    `cluster` and `user` repeat the workload's, `outcome`, `domain` and `sub_domain` those of the current diagnosis, so
+    that lists filter, count and page on one table.
     """
 
     workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="attempts")

@@ -20,8 +20,8 @@ class NodeRole(models.TextChoices):
 class Diagnosis(models.Model):
     """The whole contract `faultline.diagnosis/1`, and the columns that lists filter on.
 
-    The same attempt, ruleset, engine and evidence give the same diagnosis, so there is one row for them. A database trigger
-    refuses to change what a row says.
+    The same attempt, ruleset, engine and evidence give the same diagnosis, so there is one row for them. A database
+    trigger refuses to change what a row says.
     """
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="diagnoses")

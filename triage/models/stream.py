@@ -7,7 +7,9 @@ from triage.models.collection import Collection
 
 
 class Stream(models.Model):
-    """Its bytes are in the blob store under `blob`; retention may prune them, then `blob` is empty and evidence stays."""
+    """Its bytes are in the blob store under `blob`; retention may prune them, then `blob` is empty and evidence
+    stays.
+    """
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="streams")
     collection = models.ForeignKey(Collection, on_delete=models.SET_NULL, null=True, related_name="streams")

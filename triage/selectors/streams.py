@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
+from triage.blobs import BlobError, BlobReader
+from triage.line_times import LineTimes
 from triage.models import Attempt, Stream
+from triage.services.facts import moment, seconds
+from triage.services.sources import blob_store
 
 
 class StreamGone(LookupError):
@@ -60,24 +66,116 @@ def get_stream(attempt_id: int, name: str) -> Stream:
 
 def stream_lines(stream: Stream, first: int, count: int) -> StreamWindow:
     """`count` lines from line number `first` on (both are brought into range). Raises StreamGone."""
-    raise NotImplementedError
+    with _opened(stream) as reader:
+        return _window(stream, reader, first, count)
 
 
 def lines_around_line(stream: Stream, line: int, *, before: int = 20, after: int = 20) -> StreamWindow:
     """A line by its number, with the lines around it. Raises StreamGone."""
-    raise NotImplementedError
+    with _opened(stream) as reader:
+        line = max(1, min(line, reader.lines))
+        first = max(1, line - max(0, before))
+        return _window(stream, reader, first, line - first + 1 + max(0, after))
 
 
 def lines_around_offset(stream: Stream, offset: int, *, before: int = 20, after: int = 20) -> StreamWindow:
     """The line that holds a byte offset, with the lines around it. Raises StreamGone."""
-    raise NotImplementedError
+    with _opened(stream) as reader:
+        line = reader.line_of(offset)
+        first = max(1, line - max(0, before))
+        return _window(stream, reader, first, line - first + 1 + max(0, after))
 
 
 def lines_around_time(stream: Stream, at: datetime, *, before: int = 2, after: int = 2) -> StreamWindow | None:
     """The lines nearest to a moment; None when the stream's lines tell no time. Raises StreamGone."""
-    raise NotImplementedError
+    with _opened(stream) as reader:
+        attempt = stream.attempt
+        times = LineTimes(reader, seconds(attempt.started_at), seconds(attempt.ended_at))
+        if not times.tells_time:
+            return None
+        line = _first_line_since(reader, times, at.timestamp())
+        first = max(1, min(line, reader.lines + 1) - max(0, before))
+        window = _window(stream, reader, first, min(line, reader.lines + 1) - first + max(1, after))
+        timed = [
+            replace(line, at=moment(times.at(line.text.encode("utf-8", "surrogateescape")))) for line in window.lines
+        ]
+        return replace(window, lines=timed)
 
 
 def same_moment(attempt: Attempt, at: datetime, *, but: Stream | None = None, limit: int = 8) -> list[StreamWindow]:
-    """What the other streams of the attempt said around a moment: one window a stream that tells times."""
-    raise NotImplementedError
+    """What the other streams of the attempt said around a moment: one window a stream that tells times.
+
+    Kernel logs first, then job logs; only streams that cover the moment or come near to it (an hour).
+    """
+    near = timedelta(hours=1)
+    streams = attempt.streams.filter(source__in=["applog", "syslog"], first_at__lte=at + near, last_at__gte=at - near)
+    if but is not None:
+        streams = streams.exclude(pk=but.pk)
+    windows = []
+    for stream in streams.exclude(blob="").order_by("-source", "name")[:limit]:
+        stream.attempt = attempt
+        try:
+            window = lines_around_time(stream, at)
+        except StreamGone:
+            continue
+        if window is not None and window.lines:
+            windows.append(window)
+    return windows
+
+
+@contextmanager
+def _opened(stream: Stream) -> Iterator[BlobReader]:
+    if not stream.blob:
+        raise StreamGone(f"{stream.name}: no longer kept")
+    try:
+        with blob_store().reader(stream.blob) as reader:
+            yield reader
+    except BlobError as error:
+        raise StreamGone(f"{stream.name}: {error}") from None
+
+
+def _window(stream: Stream, reader: BlobReader, first: int, count: int) -> StreamWindow:
+    first = max(1, min(first, reader.lines))
+    raw = reader.read_lines(first, max(0, min(count, MAX_LINES)), max_line_bytes=MAX_LINE_BYTES)
+    lines = [StreamLine(line.number, line.offset, _decoded(line.raw), line.cut) for line in raw]
+    return StreamWindow(
+        stream=stream,
+        lines=lines,
+        first=lines[0].number if lines else 0,
+        last=lines[-1].number if lines else 0,
+        total=reader.lines,
+    )
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.rstrip(b"\r").decode("utf-8", "backslashreplace")
+
+
+def _first_line_since(reader: BlobReader, times: LineTimes, at: float) -> int:
+    """The number of the first line at or after a moment, by halving; lines without a time count as the next that has
+    one.
+
+    Lines are taken to be in the order of time, as logs nearly are. `lines + 1` when all are earlier.
+    """
+    low, high = 1, reader.lines + 1
+    while low < high:
+        middle = (low + high) // 2
+        told = _time_at_or_after(reader, times, middle)
+        if told is not None and told < at:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _time_at_or_after(reader: BlobReader, times: LineTimes, number: int) -> float | None:
+    """The time of a line, or of the nearest following line that tells one; None when none of the next few hundred
+    does.
+    """
+    for step in (4, 16, 64, 256):
+        for line in reader.read_lines(number, step, max_line_bytes=4096):
+            told = times.at(line.raw)
+            if told is not None:
+                return told
+        number += step
+    return None

@@ -1,0 +1,43 @@
+"""The connectors that are set up, by name. Configuration is checked when it is read, not when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from connectors.base import ConfigError, Connector
+from connectors.files.connector import FilesConnector
+
+FACTORIES: dict[str, Callable[[Mapping[str, Any]], Connector]] = {
+    "files": FilesConnector.from_config,
+}
+"""Kind -> what makes a connector of a mapping of plain values. Raises ConfigError."""
+
+
+class Registry:
+    """Connectors by name."""
+
+    def __init__(self, connectors: Mapping[str, Connector]) -> None:
+        self._connectors = dict(connectors)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Mapping[str, Any]]) -> Registry:
+        """From `{name: {"kind": kind, ...}}`; without a kind the name is the kind. Raises ConfigError."""
+        connectors: dict[str, Connector] = {}
+        for name, values in config.items():
+            kind = values.get("kind", name)
+            if kind not in FACTORIES:
+                raise ConfigError(f"connector {name}: kind {kind!r} is not one of {', '.join(sorted(FACTORIES))}")
+            rest = {key: value for key, value in values.items() if key != "kind"}
+            connectors[name] = FACTORIES[kind]({"name": name, **rest})
+        return cls(connectors)
+
+    def get(self, name: str) -> Connector:
+        """The connector of that name. Raises ConfigError."""
+        try:
+            return self._connectors[name]
+        except KeyError:
+            raise ConfigError(f"connector {name!r} is not configured") from None
+
+    def __iter__(self) -> Iterator[tuple[str, Connector]]:
+        return iter(self._connectors.items())

@@ -1,0 +1,58 @@
+"""The admin site: for looking. Triage data is written by services alone; clusters' settings may be edited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Model
+from django.http import HttpRequest
+
+from triage.models import Attempt, Cluster, Collection, Diagnosis, Discovery, Stream, TimelineEvent, Workload
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):
+    """Shows, never changes."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+@admin.register(Cluster)
+class ClusterAdmin(admin.ModelAdmin):
+    list_display = ["name", "time_zone", "created_at"]
+    search_fields = ["name"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+def _show(*columns: str, **options: Any) -> type[ReadOnlyAdmin]:
+    return type("ShowAdmin", (ReadOnlyAdmin,), {"list_display": columns, "show_full_result_count": False, **options})
+
+
+admin.site.register(
+    Workload, _show("workload_id", "name", "user", "scheduler", "cluster", list_select_related=["cluster"])
+)
+admin.site.register(
+    Attempt,
+    _show(
+        "workload", "number", "state", "outcome", "domain", "sub_domain", "triage_state", "triage_reason", "sort_at",
+        list_select_related=["workload"], list_filter=["triage_state", "outcome", "domain"], exclude=["search"],
+    ),
+)  # fmt: skip
+admin.site.register(
+    Collection, _show("attempt", "connector", "label", "state", "tries", "finished_at", list_filter=["state"])
+)
+admin.site.register(Stream, _show("name", "attempt", "source", "node", "rank", "size", "lines", "masked"))
+admin.site.register(
+    Diagnosis, _show("title", "attempt", "outcome", "domain", "sub_domain", "rule", "ruleset", "created_at")
+)
+admin.site.register(Discovery, _show("connector", "cluster", "last_run_at", "last_error"))
+admin.site.register(TimelineEvent, _show("happened_at", "kind", "actor", "attempt", "payload"))

@@ -1,0 +1,113 @@
+"""Attempts become known, and what the scheduler says of them changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+
+from engine import model as engine
+from triage.models import Attempt, Cluster, Diagnosis, EventKind, Workload
+from triage.services.events import record_event
+from triage.services.facts import keepable, moment, short
+
+MAX_NUMBER = 2**31 - 1
+_SEARCHED_NODES = 64
+
+
+class AttemptRefused(ValueError):
+    """The facts of an attempt can't be kept; one line that names the key."""
+
+
+@transaction.atomic
+def record_attempt(facts: engine.Attempt, *, actor: AbstractBaseUser | None = None) -> tuple[Attempt, bool]:
+    """Records an attempt, or what is new about a known one; the row is locked until the transaction ends.
+
+    Identity is cluster, scheduler, workload id and number. Returns the attempt and whether it is new. Raises
+    AttemptRefused.
+    """
+    _check(facts)
+    cluster, _ = Cluster.objects.get_or_create(name=short(facts.workload.cluster, 200))
+    workload = _workload(cluster, facts.workload)
+    values: dict[str, Any] = {
+        "state": short(facts.state, 128),
+        "exit_code": None if facts.exit_code is None else short(facts.exit_code, 64),
+        "reason": None if facts.reason is None else short(facts.reason, 512),
+        "started_at": moment(facts.started_at),
+        "ended_at": moment(facts.ended_at),
+        "nodes": [short(node, 253) for node in facts.nodes],
+        "gpus_per_node": facts.gpus_per_node,
+    }
+    attempt, created = Attempt.objects.get_or_create(
+        workload=workload, number=facts.number, defaults={**values, "cluster": cluster, "user": workload.user}
+    )
+    if created:
+        # read back what the database generates
+        attempt = Attempt.objects.select_for_update().get(pk=attempt.pk)
+        record_event(EventKind.ATTEMPT_RECORDED, attempt=attempt, actor=actor, state=attempt.state)
+    else:
+        attempt = Attempt.objects.select_for_update().get(pk=attempt.pk)
+        changed = [name for name, value in values.items() if getattr(attempt, name) != value]
+        if attempt.user != workload.user:
+            attempt.user = workload.user
+            attempt.save(update_fields=["user"])
+        if changed:
+            for name in changed:
+                setattr(attempt, name, values[name])
+            attempt.save(update_fields=changed)
+            record_event(EventKind.ATTEMPT_CHANGED, attempt=attempt, actor=actor, changed=changed)
+    attempt.workload, attempt.cluster = workload, cluster
+    refresh_search(attempt)
+    return attempt, created
+
+
+def refresh_search(attempt: Attempt, diagnosis: Diagnosis | None = None) -> None:
+    """Brings the words that a text search looks into up to date."""
+    diagnosis = diagnosis or attempt.diagnosis
+    workload = attempt.workload
+    words = [
+        workload.workload_id,
+        workload.name,
+        workload.user,
+        workload.queue,
+        workload.scheduler,
+        attempt.cluster.name,
+    ]
+    words += [attempt.state, attempt.reason or "", *attempt.nodes[:_SEARCHED_NODES]]
+    if diagnosis is not None:
+        root = diagnosis.root_cause or {}
+        words += [diagnosis.title, diagnosis.rule, diagnosis.domain, diagnosis.sub_domain, diagnosis.outcome]
+        words += [*root.get("nodes", ())[:_SEARCHED_NODES], *root.get("devices", ())[:_SEARCHED_NODES]]
+    search = keepable(" ".join(dict.fromkeys(word.lower() for word in words if word)))
+    if search != attempt.search:
+        attempt.search = search
+        Attempt.objects.filter(pk=attempt.pk).update(search=search)
+
+
+def _workload(cluster: Cluster, facts: engine.Workload) -> Workload:
+    values = {"name": short(facts.name, 253), "user": short(facts.user, 253), "queue": short(facts.queue, 253)}
+    workload, created = Workload.objects.get_or_create(
+        cluster=cluster, scheduler=short(facts.scheduler, 32), workload_id=short(facts.id, 253), defaults=values
+    )
+    changed = [] if created else [name for name, value in values.items() if value and getattr(workload, name) != value]
+    if changed:
+        for name in changed:
+            setattr(workload, name, values[name])
+        workload.save(update_fields=changed)
+    return workload
+
+
+def _check(facts: engine.Attempt) -> None:
+    if len(facts.workload.id) > 253:
+        raise AttemptRefused("workload.id: longer than 253 characters")
+    if len(facts.workload.scheduler) > 32:
+        raise AttemptRefused("workload.scheduler: longer than 32 characters")
+    if not 0 <= facts.number <= MAX_NUMBER:
+        raise AttemptRefused(f"attempt.number: not between 0 and {MAX_NUMBER}")
+    if facts.gpus_per_node is not None and not 0 <= facts.gpus_per_node <= MAX_NUMBER:
+        raise AttemptRefused(f"attempt.gpus_per_node: not between 0 and {MAX_NUMBER}")
+    for name in ("started_at", "ended_at"):
+        at = getattr(facts, name)
+        if at is not None and moment(at) is None:
+            raise AttemptRefused(f"attempt.{name}: not a time that a calendar holds")

@@ -1,0 +1,178 @@
+"""One connector gathers one attempt's streams: taken on under a lease, stored, finished with a report."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from connectors.base import CollectionReport
+from triage.blobs import StoredBlob
+from triage.models import Attempt, Collection, CollectionState, EventKind, Stream
+from triage.services.events import record_event
+from triage.services.facts import keepable, short
+from triage.services.triage import MAX_TRIES, continue_triage
+
+
+@dataclass(frozen=True)
+class CollectionLease:
+    """The right to collect from one source, for as long as it is renewed."""
+
+    collection: Collection
+    token: uuid.UUID
+
+
+@dataclass(frozen=True)
+class CollectedStream:
+    """A stream in the blob store, and what is known of it."""
+
+    name: str
+    source: str
+    node: str | None
+    rank: int | None
+    blob: StoredBlob
+    masked: int
+    first_at: datetime | None
+    last_at: datetime | None
+
+
+@transaction.atomic
+def add_collection(
+    attempt: Attempt, connector: str, ref: str, *, label: str = "", content_key: str = ""
+) -> tuple[Collection, bool]:
+    """Names a source of an attempt's evidence. The second value says whether there is something to collect."""
+    collection, created = Collection.objects.get_or_create(
+        attempt=attempt,
+        connector=connector,
+        ref=ref,
+        defaults={"label": short(label, 512), "content_key": short(content_key, 128)},
+    )
+    if created:
+        record_event(EventKind.EVIDENCE_RECEIVED, attempt=attempt, connector=connector, label=collection.label)
+        return collection, True
+    failed = collection.state == CollectionState.DONE and any(r["status"] == "error" for r in collection.reports)
+    if failed or (content_key and collection.content_key != content_key):
+        _reopen(collection, content_key=short(content_key, 128))
+        record_event(
+            EventKind.EVIDENCE_RECEIVED, attempt=attempt, connector=connector, label=collection.label, changed=True
+        )
+        return collection, True
+    return collection, False
+
+
+def _reopen(collection: Collection, **changes: Any) -> None:
+    values: dict[str, Any] = {
+        "state": CollectionState.PENDING, "tries": 0, "lease": None, "queued_at": None, "started_at": None,
+        "heartbeat_at": None, "finished_at": None, "streams_done": 0, "bytes_done": 0, "reports": [], **changes,
+    }  # fmt: skip
+    for name, value in values.items():
+        setattr(collection, name, value)
+    collection.save(update_fields=list(values))
+
+
+@transaction.atomic
+def lease_collection(collection_id: int) -> CollectionLease | None:
+    """Takes on a collection. None when it is done, or another worker is at it."""
+    # the attempt first, as everywhere: two rows locked in one order never wait for each other
+    Attempt.objects.select_for_update().get(collections=collection_id)
+    collection = (
+        Collection.objects.select_for_update(of=("self",))
+        .select_related("attempt__workload", "attempt__cluster")
+        .get(pk=collection_id)
+    )
+    now = timezone.now()
+    silent = now - timedelta(seconds=settings.FAULTLINE_LEASE_SECONDS)
+    if collection.state == CollectionState.DONE:
+        continue_triage(collection.attempt_id)
+        return None
+    if collection.state == CollectionState.RUNNING and collection.heartbeat_at and collection.heartbeat_at > silent:
+        return None
+    if collection.tries >= MAX_TRIES:
+        note = f"gave up after {MAX_TRIES} tries: a worker died or was stopped each time while collecting"
+        _finish(collection, [CollectionReport(source=collection.connector, status="error", note=note)])
+        return None
+    collection.state = CollectionState.RUNNING
+    collection.lease = uuid.uuid4()
+    collection.tries += 1
+    collection.started_at = collection.heartbeat_at = now
+    collection.streams_done = collection.bytes_done = 0
+    collection.save()
+    return CollectionLease(collection, collection.lease)
+
+
+def renew_collection(lease: CollectionLease, *, streams_done: int, bytes_done: int) -> bool:
+    """Says how far the collecting is; False when the lease was lost."""
+    now = timezone.now()
+    held = Collection.objects.filter(pk=lease.collection.pk, lease=lease.token, state=CollectionState.RUNNING)
+    kept = bool(held.update(heartbeat_at=now, streams_done=streams_done, bytes_done=bytes_done))
+    return kept
+
+
+@transaction.atomic
+def postpone_collection(lease: CollectionLease, until: datetime) -> bool:
+    """Gives a collection back, to be tried again at `until`. False when the lease was lost."""
+    held = Collection.objects.filter(pk=lease.collection.pk, lease=lease.token, state=CollectionState.RUNNING)
+    return bool(held.update(state=CollectionState.PENDING, lease=None, queued_at=until))
+
+
+@transaction.atomic
+def finish_collection(
+    lease: CollectionLease, streams: Sequence[CollectedStream], reports: Sequence[CollectionReport]
+) -> bool:
+    """Keeps what was collected and moves the attempt on. False, and nothing kept, when the lease was lost."""
+    Attempt.objects.select_for_update().get(pk=lease.collection.attempt_id)
+    collection = Collection.objects.select_for_update().get(pk=lease.collection.pk)
+    if collection.lease != lease.token or collection.state != CollectionState.RUNNING:
+        return False
+    for stream in streams:
+        _keep_stream(collection, stream)
+    collection.streams_done = len(streams)
+    collection.bytes_done = sum(stream.blob.size for stream in streams)
+    _finish(collection, reports)
+    return True
+
+
+def _keep_stream(collection: Collection, stream: CollectedStream) -> None:
+    Stream.objects.update_or_create(
+        attempt_id=collection.attempt_id,
+        name=short(stream.name, 1024),
+        defaults={
+            "collection": collection,
+            "source": stream.source,
+            "node": None if stream.node is None else short(stream.node, 253),
+            "rank": stream.rank if stream.rank is None or 0 <= stream.rank < 2**31 else None,
+            "size": stream.blob.size,
+            "lines": stream.blob.lines,
+            "first_at": stream.first_at,
+            "last_at": stream.last_at,
+            "masked": min(stream.masked, 2**31 - 1),
+            "sha256": stream.blob.sha256,
+            "blob": stream.blob.key,
+        },
+    )
+
+
+def _finish(collection: Collection, reports: Sequence[CollectionReport]) -> None:
+    plain = keepable(msgspec.to_builtins(list(reports)))
+    collection.state = CollectionState.DONE
+    collection.lease = None
+    collection.reports = plain
+    collection.finished_at = timezone.now()
+    collection.save()
+    bad = [{key: report[key] for key in ("source", "status", "note")} for report in plain if report["status"] != "ok"]
+    record_event(
+        EventKind.SOURCE_COLLECTED,
+        attempt=collection.attempt,
+        connector=collection.connector,
+        streams=collection.streams_done,
+        bytes=collection.bytes_done,
+        problems=bad,
+    )
+    continue_triage(collection.attempt_id)

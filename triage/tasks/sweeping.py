@@ -1,0 +1,60 @@
+"""The sweep: what a killed worker, a restarted broker or a lost message left behind is picked up again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+
+import redis
+from django.conf import settings
+from django.utils import timezone
+
+from triage.celery import app
+from triage.health import broker_client
+from triage.services import spool
+from triage.services.triage import requeue, unfinished_work
+from triage.tasks.collecting import RETRY
+
+logger = logging.getLogger(__name__)
+
+LOST_AFTER = timedelta(seconds=10)
+"""With an empty queue: what the broker was told of so long ago is lost."""
+LATE_AFTER = timedelta(minutes=15)
+"""With a queue that is worked off: what waits longer is told again."""
+DRAFT_SECONDS = 24 * 3600
+
+
+@app.task(name="triage.sweep", **RETRY)
+def sweep() -> int:
+    """Tells the broker again of work that nobody does. Returns how much there was."""
+    waiting = queue_length()
+    patience = LATE_AFTER if waiting else LOST_AFTER
+    work = unfinished_work(told_before=timezone.now() - patience)
+    if work.total:
+        logger.info(
+            "picking up again: %d to begin, %d to collect, %d to move on, %d to diagnose",
+            len(work.begin), len(work.collect), len(work.advance), len(work.diagnose),
+        )  # fmt: skip
+        requeue(work)
+    _remove_old_drafts()
+    return work.total
+
+
+def queue_length() -> int:
+    """Messages that wait in the broker; 0 when it can't be asked."""
+    try:
+        with broker_client() as client:
+            return int(client.llen(settings.CELERY_TASK_DEFAULT_QUEUE))
+    except redis.RedisError:
+        return 0
+
+
+def _remove_old_drafts() -> None:
+    """What an upload that was cut off left in the spool."""
+    for path in spool.folder().glob(".draft-*"):
+        try:
+            if time.time() - path.stat().st_mtime > DRAFT_SECONDS:
+                path.unlink(missing_ok=True)
+        except FileNotFoundError:
+            continue
