@@ -72,7 +72,15 @@ def open_bundle(path: Path, limits: Limits = Limits()) -> Iterator[Bundle]:  # n
     with tempfile.TemporaryDirectory(prefix="faultline-") as unpacked:
         try:
             unpack(path, Path(unpacked), limits)
-        except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zstandard.ZstdError, lzma.LZMAError, ValueError) as error:
+        except (
+            OSError,
+            EOFError,
+            tarfile.TarError,
+            zipfile.BadZipFile,
+            zstandard.ZstdError,
+            lzma.LZMAError,
+            ValueError,
+        ) as error:
             if isinstance(error, BundleError):
                 raise
             raise BundleError(f"damaged archive: {_one_line(error)}") from None
@@ -106,7 +114,9 @@ def unpack(archive: Path, into: Path, limits: Limits) -> None:
             while block := content.read(1 << 20):
                 budget -= len(block)
                 if budget < 0:
-                    raise BundleError(f"unpacks to more than allowed ({limits.ratio} times its size); stopped at {name}")
+                    raise BundleError(
+                        f"unpacks to more than allowed ({limits.ratio} times its size); stopped at {name}"
+                    )
                 out.write(block)
     if not seen:
         raise BundleError("empty archive")
@@ -122,7 +132,11 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                     raise BundleError(f"{info.filename}: links are not allowed in a bundle")
                 yield info.filename, zipped.open(info)
         return
-    with archive.open("rb") as raw, _decompressed(raw, archive.name) as plain, tarfile.open(fileobj=plain, mode="r|") as tar:
+    with (
+        archive.open("rb") as raw,
+        _decompressed(raw, archive.name) as plain,
+        tarfile.open(fileobj=plain, mode="r|") as tar,
+    ):
         for member in tar:
             if member.isdir():
                 continue
@@ -136,7 +150,9 @@ def _decompressed(raw: BinaryIO, name: str) -> BinaryIO:
     if name.endswith((".gz", ".tgz")):
         return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
     if name.endswith(".zst"):
-        return cast(BinaryIO, io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)))
+        return cast(
+            BinaryIO, io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
+        )
     if name.endswith(".xz"):
         return cast(BinaryIO, lzma.LZMAFile(raw))
     if name.endswith(".bz2"):
@@ -174,7 +190,9 @@ def read_folder(folder: Path, path: str) -> Bundle:
         if file.name.startswith(".") or name in ("attempt.yaml", "expected.yaml") or not file.is_file():
             continue
         if root not in file.resolve().parents:
-            reports.append(SourceReport(source=name, status="error", note="a link that leaves the bundle was not followed"))
+            reports.append(
+                SourceReport(source=name, status="error", note="a link that leaves the bundle was not followed")
+            )
             continue
         streams.append(file_stream(file, name, attempt.nodes))
     return Bundle(path, attempt, tuple(streams), tuple(reports))
@@ -249,7 +267,9 @@ def match_node(text: str, nodes: Sequence[str]) -> str | None:
     best: str | None = None
     for node in nodes:
         for form in {node, node.split(".", 1)[0]}:
-            if re.search(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9]|-\d)", text) and (best is None or len(node) > len(best)):
+            if re.search(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9]|-\d)", text) and (
+                best is None or len(node) > len(best)
+            ):
                 best = node
     return best
 
@@ -276,7 +296,9 @@ def parse_attempt(content: bytes) -> Attempt:
     if started is not None and ended is not None and ended < started:
         raise BundleError("attempt.yaml: attempt.ended_at: is before started_at")
     return Attempt(
-        workload=Workload(**{key: str(workload[key]) for key in Workload.__struct_fields__ if workload.get(key) is not None}),
+        workload=Workload(
+            **{key: str(workload[key]) for key in Workload.__struct_fields__ if workload.get(key) is not None}
+        ),
         number=_whole(attempt, "number", 1) or 1,
         state=str(attempt.get("state") or ""),
         exit_code=None if attempt.get("exit_code") is None else str(attempt["exit_code"]),

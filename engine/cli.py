@@ -34,11 +34,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="engine", description="Why did a distributed GPU job fail?")
     parser.add_argument("--version", action="version", version=__version__)
     packs = argparse.ArgumentParser(add_help=False)
-    packs.add_argument("--rules", action="append", type=Path, default=[], metavar="DIR", help="folder of more rule packs")
+    packs.add_argument(
+        "--rules", action="append", type=Path, default=[], metavar="DIR", help="folder of more rule packs"
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     diagnose = commands.add_parser("diagnose", parents=[packs], help="diagnose capture bundles")
-    diagnose.add_argument("paths", nargs="+", type=str, metavar="PATH", help="a folder, .tar, .tar.gz, .tar.zst or .zip")
+    diagnose.add_argument(
+        "paths", nargs="+", type=str, metavar="PATH", help="a folder, .tar, .tar.gz, .tar.zst or .zip"
+    )
     diagnose.add_argument("--format", choices=["text", "markdown", "json"], default="text")
     diagnose.set_defaults(run=_diagnose)
 

@@ -11,7 +11,12 @@ from calendar import timegm
 from collections.abc import Iterable
 from typing import NamedTuple
 
-_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
+    )
+}
 _MONTH = "|".join(_MONTHS)
 _DAY = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
 _HMS = r"(?P<h>\d{2}):(?P<mi>\d{2}):(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?"

@@ -110,7 +110,17 @@ def _scontrol(text: str) -> Iterator[Fact]:
             stamp = parse_time(since[1]) if since else None
             yield Fact(f"node: {shown}", offset, line, stamp, fields["NodeName"], "node", fields)
         elif "JobId" in fields:
-            names = ("JobId", "JobState", "Reason", "ExitCode", "RunTime", "TimeLimit", "Restarts", "NodeList", "OOM-Kill-Step")
+            names = (
+                "JobId",
+                "JobState",
+                "Reason",
+                "ExitCode",
+                "RunTime",
+                "TimeLimit",
+                "Restarts",
+                "NodeList",
+                "OOM-Kill-Step",
+            )
             shown = " ".join(f"{key}={fields[key]}" for key in names if key in fields)
             yield Fact(f"job: {shown}", offset, line, parse_time(fields.get("EndTime")), None, "job", fields)
 
@@ -151,13 +161,20 @@ def _pod(item: dict[str, Any], offset: int, line: int) -> Iterator[Fact]:
     meta, spec, status = (_dict(item.get(key)) for key in ("metadata", "spec", "status"))
     pod, node = meta.get("name", "?"), spec.get("nodeName")
     base = f"Pod={pod}" + (f" Node={node}" if node else "")
-    fields = {"pod": str(pod), "node": str(node or ""), "ip": str(status.get("podIP") or ""), "host_ip": str(status.get("hostIP") or "")}
+    fields = {
+        "pod": str(pod),
+        "node": str(node or ""),
+        "ip": str(status.get("podIP") or ""),
+        "host_ip": str(status.get("hostIP") or ""),
+    }
     text = f"pod: {base} Phase={status.get('phase')}{_reason(status)}"
     yield Fact(text, offset, line, parse_time(status.get("startTime")), node, "pod", fields)
     for condition in status.get("conditions") or []:
         if isinstance(condition, dict):
             said = f"Type={condition.get('type')} Status={condition.get('status')}{_reason(condition)}"
-            yield Fact(f"podcondition: {base} {said}", offset, line, parse_time(condition.get("lastTransitionTime")), node)
+            yield Fact(
+                f"podcondition: {base} {said}", offset, line, parse_time(condition.get("lastTransitionTime")), node
+            )
     for key in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(key) or []:
             if isinstance(container, dict):
@@ -175,7 +192,9 @@ def _container(container: dict[str, Any], base: str, node: str | None, offset: i
             parts += [f"Signal={state['signal']}"] if state.get("signal") else []
             parts.append(f"Restarts={container.get('restartCount', 0)}")
             parts += [f"Message={_flat(state['message'])}"] if state.get("message") else []
-            yield Fact(" ".join(parts), offset, line, parse_time(state.get("finishedAt") or state.get("startedAt")), node)
+            yield Fact(
+                " ".join(parts), offset, line, parse_time(state.get("finishedAt") or state.get("startedAt")), node
+            )
 
 
 def _event(item: dict[str, Any], offset: int, line: int) -> Fact:

@@ -24,7 +24,7 @@ _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\
 _SRUN = re.compile(r" {0,6}(\d{1,6}): ?")
 _TORCHRUN = re.compile(r"\[(rank|default|node|Rank|trainer)[ _:]?(\d{1,6})\]:? ?")
 _MPIRUN = re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:? ?")
-_RAY = re.compile(r"\((?:([\w.:-]+) )?(?:(?:rank|TP|DP|PP)=?(\d+) )?pid=\d+(?:, ip=([\d.]+))?\) ?")
+_RAY = re.compile(r"\((?:([\w.:-]+) )?(?:(?:rank|TP|DP|PP)=?(\d+) )?pid=(\d+)(?:, ip=([\d.]+))?\) ?")
 _KUBECTL = re.compile(r"\[(?:pod/)?([a-z0-9][a-z0-9.-]*)/([\w.-]+)\] ")
 _COMPOSE = re.compile(r"([A-Za-z0-9][\w.-]*?) +\| ")
 _SYSLOG_HOST = re.compile(rf" ?({_HOST}) (?=[\w./@-]+(?:\([\w.-]+\))?(?:\[\d+\])?:(?: |$))")
@@ -61,7 +61,10 @@ class Line(msgspec.Struct):
     local_rank: int | None = None
     gpu: int | None = None
     ip: str | None = None
+    pid: str | None = None
     tag: str | None = None
+    mentioned_rank: int | None = None
+    """A rank that the message itself names; weaker than `rank`, which an envelope gives."""
     partial: bool = False
 
     @property
@@ -82,7 +85,7 @@ class Line(msgspec.Struct):
     @property
     def lane(self) -> tuple[Any, ...]:
         """Who wrote the line, for putting a traceback together out of interleaved lines."""
-        return (self.host, self.pod, self.rank, self.local_rank, self.ip)
+        return (self.pod, self.rank, self.local_rank, self.ip, self.pid)
 
 
 def strip_ansi(raw: bytes) -> bytes:
@@ -130,10 +133,9 @@ def _peel(line: Line) -> None:
 
 
 def _mentioned_rank(line: Line) -> None:
-    if line.rank is None:
-        found = _RANK_WORD.search(line.texts[0][:160])
-        if found:
-            line.rank = int(found[1])
+    found = _RANK_WORD.search(line.texts[0][:160])
+    if found:
+        line.mentioned_rank = int(found[1])
 
 
 def _peel_once(line: Line, text: str) -> None:
@@ -159,7 +161,8 @@ def _peel_once(line: Line, text: str) -> None:
         found = _RAY.match(text)
         if found:
             line.rank = int(found[2]) if found[2] else line.rank
-            line.ip = found[3] or line.ip
+            line.pid = found[3]
+            line.ip = found[4] or line.ip
             line.texts[0] = text[found.end() :]
             return
     elif head.isdigit() or head == " ":

@@ -237,7 +237,10 @@ class Matcher:
             return "", -1
         key = key if key in self.table.rows else key.lstrip("0") or "0"
         for number, variant in enumerate(row.variants):
-            if all(captures.get(name) in ((want,) if isinstance(want, str) else want) for name, want in variant.when.items()):
+            if all(
+                captures.get(name) in ((want,) if isinstance(want, str) else want)
+                for name, want in variant.when.items()
+            ):
                 return key, number
         return key, -1
 
@@ -301,13 +304,16 @@ class Ruleset:
     def __init__(self, specs: Sequence[RuleSpec], tables: dict[str, Table]) -> None:
         self.specs = tuple(specs)
         self.tables = tables
-        self.matchers = tuple(Matcher(s, tables.get(s.table) if s.table else None) for s in specs if s.status != "retired")
+        self.matchers = tuple(
+            Matcher(s, tables.get(s.table) if s.table else None) for s in specs if s.status != "retired"
+        )
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical form: what every diagnosis carries."""
         canonical = msgspec.json.encode(
-            [sorted(self.specs, key=lambda s: s.id), [self.tables[name] for name in sorted(self.tables)]], order="sorted"
+            [sorted(self.specs, key=lambda s: s.id), [self.tables[name] for name in sorted(self.tables)]],
+            order="sorted",
         )
         return "sha256:" + hashlib.sha256(canonical).hexdigest()
 
@@ -355,7 +361,10 @@ def load_ruleset(extra: Sequence[Path] = (), *, builtin: bool = True) -> Ruleset
     tables = [path for folder in folders for path in sorted((folder / "tables").glob("*.yaml"))]
     contents = [(path, path.read_bytes()) for path in [*tables, *files]]
     digest = hashlib.sha256(__version__.encode())
-    for path, content in [*contents, *((p, p.read_bytes()) for p in (Path(__file__), Path(__file__).with_name("patterns.py")))]:
+    for path, content in [
+        *contents,
+        *((p, p.read_bytes()) for p in (Path(__file__), Path(__file__).with_name("patterns.py"))),
+    ]:
         digest.update(path.name.encode() + b"\0" + content + b"\0")
     checked = cache.get(f"ruleset-{digest.hexdigest()}", list[tuple[tuple[RuleSpec, ...], dict[str, Table]]])
     if checked is None:

@@ -1,0 +1,308 @@
+"""Findings -> what explains what -> the root, or honestly none.
+
+The order of the decisions, each of which leaves a sentence for the reader:
+
+1. what cannot be a cause: outside the window, another job's, not on the job's nodes (decided in `findings`);
+2. what progress refutes: the job went on working after it;
+3. what something earlier explains: scope, lag and order in time fit;
+4. external ends (preemption, time limit, cancellation) only when nothing failed before them;
+5. of what is left the earliest; what cannot be ordered stands side by side: ambiguous.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.findings import Finding, Window
+from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Role
+from engine.progress import Progress
+
+SAME_CLOCK = 2.0
+"""Seconds by which two lines of one node may be out of order."""
+TWO_CLOCKS = 15.0
+"""Seconds by which two nodes' clocks may differ when nothing more is known."""
+TIED = 10.0
+"""Causes that began within so many seconds of each other on different nodes cannot be ordered."""
+
+EXTERNAL_ENDS = {("scheduler", sub) for sub in ("preemption", "time_limit", "cancelled", "eviction")}
+_CLASS = {"hardware": 3, "platform": 4, "network": 4, "storage": 4, "scheduler": 2, "software": 6}
+_RESOURCE = {"gpu_oom", "host_oom", "capacity"}
+_NODE_DEATH = ("kernel.panic", "kernel.fatal", "cpu.", "memory.", "power.", "bmc.", "kernel.mce", "kernel.oops")
+
+
+class Ruled(msgspec.Struct):
+    """A finding that could be a cause, and what was decided about it."""
+
+    finding: Finding
+    refuted: str | None = None
+    explained_by: Finding | None = None
+    later_than: Finding | None = None
+    weak: str | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.refuted is None and self.explained_by is None and self.later_than is None and self.weak is None
+
+
+class Choice(msgspec.Struct):
+    """What was decided."""
+
+    roots: list[Finding] = []
+    """One cause, several of one kind, or rivals that nothing orders."""
+    ambiguous: bool = False
+    domain: str = UNATTRIBUTED
+    sub_domain: str = NO_SUB_DOMAIN
+    nodes: tuple[str, ...] = ()
+    ruled: list[Ruled] = []
+    external: Finding | None = None
+    everywhere: bool = False
+    """The fault shows on all nodes of the job alike, so no single node is blamed."""
+
+
+def rank_class(finding: Finding) -> int:
+    """Precedence class: 1 external end, 2 node death, 3 device, 4 platform, network, storage, 5 resource limit, 6 user code."""
+    rule = finding.rule
+    if (rule.domain, rule.sub_domain) in EXTERNAL_ENDS:
+        return 1
+    if rule.id.startswith(_NODE_DEATH):
+        return 2
+    if rule.sub_domain in _RESOURCE:
+        return 5
+    return _CLASS.get(rule.domain or "", 7)
+
+
+def choose(
+    findings: list[Finding], progress: Progress, window: Window, all_nodes: tuple[str, ...], *, degraded: bool
+) -> Choice:
+    """Decide on the root of an attempt that did not succeed."""
+    alive = [f for f in findings if f.aside is None]
+    for finding in alive:
+        if finding.rule.needs and not _has_needed(finding, alive):
+            finding.role = Role.SYMPTOM
+    possible = [f for f in alive if f.role in (Role.CAUSE, Role.EITHER)]
+    ruled = [Ruled(f, refuted=_refuted(f, progress, window, degraded)) for f in possible]
+    choice = Choice(ruled=ruled)
+    for strong in (True, False):
+        stage = [r for r in ruled if r.refuted is None and (strong == _is_strong(r.finding) or not strong)]
+        _explain(stage)
+        roots = [r for r in stage if r.open]
+        roots = _without_external(roots, choice, progress)
+        if roots:
+            _order(roots)
+            roots = [r for r in roots if r.open]
+            _settle(choice, [r.finding for r in roots], all_nodes)
+            break
+    if choice.roots and _is_strong(choice.roots[0]):
+        for one in ruled:
+            if one.open and one.finding not in choice.roots and not _is_strong(one.finding):
+                one.weak = "it is often the far side of something else, and a firmer cause stands"
+    return choice
+
+
+def _is_strong(finding: Finding) -> bool:
+    return finding.role is Role.CAUSE and not finding.bare
+
+
+def _has_needed(finding: Finding, alive: list[Finding]) -> bool:
+    for other in alive:
+        if (
+            other is not finding
+            and any(_globbed(other.rule.id, pattern) for pattern in finding.rule.needs)
+            and other.node == finding.node
+        ):
+            if finding.device is None or other.device is None or finding.device == other.device:
+                return True
+    return False
+
+
+def _globbed(rule_id: str, pattern: str) -> bool:
+    return rule_id == pattern or (pattern.endswith("*") and rule_id.startswith(pattern[:-1]))
+
+
+def _refuted(finding: Finding, progress: Progress, window: Window, degraded: bool) -> str | None:
+    """Why the job's own progress speaks against the finding, if it does."""
+    if finding.rule.degrades:
+        return None if degraded else "it slows a job down, but does not end it"
+    if (finding.rule.domain, finding.rule.sub_domain) in EXTERNAL_ENDS:
+        return None
+    last = progress.last_at
+    if finding.last is None:
+        return _refuted_by_order(finding, progress)
+    since = max(finding.last, window.start or finding.last)
+    if last is not None and last > since + finding.rule.survives:
+        after = sum(1 for step in progress.steps if step.at is not None and step.at > since)
+        return f"training went on for {_minutes(last - since)} after it ({after} lines of progress)"
+    return None
+
+
+def _refuted_by_order(finding: Finding, progress: Progress) -> str | None:
+    """Without times, only the order within one rank's stream counts."""
+    for placed in finding.placed:
+        last = progress.last_offsets.get(placed.hit.stream)
+        if last is None or last <= placed.hit.offset:
+            return None
+    after = sum(
+        1
+        for s in progress.steps
+        if s.stream == finding.placed[-1].hit.stream and s.mark.offset > finding.placed[-1].hit.offset
+    )
+    return f"training went on after it ({after} lines of progress in the same log)" if after >= 2 else None
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _explain(stage: list[Ruled]) -> None:
+    for effect in stage:
+        if effect.explained_by is not None:
+            continue
+        causes = [c.finding for c in stage if c is not effect and may_explain(c.finding, effect.finding)]
+        causes = [c for c in causes if not (may_explain(effect.finding, c) and _before(effect.finding, c))]
+        if causes:
+            effect.explained_by = min(
+                causes, key=lambda c: (rank_class(c), c.onset if c.onset is not None else float("inf"), c.key)
+            )
+
+
+def _before(one: Finding, other: Finding) -> bool:
+    """Is `one` the better explanation of the two? By class, then by time, then by name: never both."""
+    mine = (rank_class(one), one.onset if one.onset is not None else float("inf"), one.key)
+    return mine < (rank_class(other), other.onset if other.onset is not None else float("inf"), other.key)
+
+
+def may_explain(cause: Finding, effect: Finding) -> bool:
+    """Could `cause` have brought about `effect`: by rule, by place, by time?"""
+    if cause.role not in (Role.CAUSE, Role.EITHER) or (
+        cause.rule.degrades != effect.rule.degrades and effect.role is Role.CAUSE
+    ):
+        return False
+    return _by_rule(cause, effect) and _by_place(cause, effect) and _by_time(cause, effect)
+
+
+def _by_rule(cause: Finding, effect: Finding) -> bool:
+    if cause.rule.may_explain(effect.rule.id):
+        return True
+    if effect.role in (Role.SYMPTOM, Role.TEARDOWN, Role.CONFIRMATION):
+        return True
+    if not _is_strong(cause):
+        return False
+    if effect.role is Role.EITHER or effect.bare:
+        return True
+    same_node = bool(cause.node) and (cause.node == effect.node or effect.nodes == (cause.node,))
+    if cause.rule.id == effect.rule.id:
+        return False
+    return same_node and rank_class(cause) < rank_class(effect) and rank_class(cause) > 1
+
+
+def _by_place(cause: Finding, effect: Finding) -> bool:
+    if cause.rule.scope in ("device", "node") and cause.node:
+        if effect.nodes and cause.node not in effect.nodes:
+            return False
+        if cause.rule.scope == "device" and cause.device and effect.device and cause.device != effect.device:
+            return False
+    return True
+
+
+def _by_time(cause: Finding, effect: Finding) -> bool:
+    if cause.first is None or effect.first is None:
+        return True
+    same = cause.node is not None and (cause.node == effect.node or effect.nodes == (cause.node,))
+    slack = SAME_CLOCK if same else TWO_CLOCKS
+    begins = cause.onset if cause.onset is not None else cause.first
+    latest = effect.last if effect.last is not None else effect.first
+    if begins > latest + slack:
+        return False
+    if effect.role in (Role.CAUSE, Role.EITHER) and begins > effect.first + slack:
+        return False
+    last = cause.last if cause.last is not None else cause.first
+    return effect.first - effect.elapsed - last <= cause.rule.within
+
+
+def _without_external(roots: list[Ruled], choice: Choice, progress: Progress) -> list[Ruled]:
+    """An external end is the root only when nothing failed before it."""
+    external = [r for r in roots if (r.finding.rule.domain, r.finding.rule.sub_domain) in EXTERNAL_ENDS]
+    if not external:
+        return roots
+    external.sort(key=lambda r: (r.finding.first if r.finding.first is not None else float("inf"), r.finding.key))
+    first = external[0].finding
+    choice.external = first
+    others = [r for r in roots if r not in external]
+    earlier = [r for r in others if _earlier(r.finding, first)]
+    if earlier:
+        for one in external:
+            one.later_than = earlier[0].finding
+        return [r for r in others if r in earlier]
+    for one in others:
+        one.later_than = first
+    for one in external[1:]:
+        if one.finding.rule.sub_domain == first.rule.sub_domain:
+            one.explained_by = first
+    kinds = {one.finding.rule.sub_domain for one in external}
+    if len(kinds) > 1:
+        for one in external[1:]:
+            one.later_than = one.later_than or (None if one.explained_by else first)
+    return [r for r in external if r.open]
+
+
+def _earlier(finding: Finding, external: Finding) -> bool:
+    if finding.onset is None or external.first is None:
+        return (
+            finding.role is Role.CAUSE
+            and not finding.bare
+            and finding.onset is None
+            and bool(finding.placed[0].hit.frames)
+        )
+    return finding.onset < external.first - 5.0
+
+
+def _order(roots: list[Ruled]) -> None:
+    """The first cause that stopped the job is the root; what came clearly later met a job that was failing already."""
+    timed = [r for r in roots if r.finding.onset is not None]
+    if not timed:
+        return
+    first = min(timed, key=lambda r: (r.finding.onset, rank_class(r.finding), r.finding.key))
+    for one in roots:
+        if one is first:
+            continue
+        gap = None if one.finding.onset is None else one.finding.onset - (first.finding.onset or 0.0)
+        if gap is None or gap > TIED or (one.finding.node == first.finding.node and gap > SAME_CLOCK):
+            one.later_than = first.finding
+    tied = [r for r in roots if r.open]
+    if len(tied) > 1:
+        best = min(rank_class(r.finding) for r in tied)
+        for one in tied:
+            better = [r for r in tied if rank_class(r.finding) == best and r is not one]
+            same_place = [r for r in better if not one.finding.node or r.finding.node == one.finding.node]
+            if rank_class(one.finding) > best and same_place:
+                one.later_than = same_place[0].finding
+
+
+def _settle(choice: Choice, roots: list[Finding], all_nodes: tuple[str, ...]) -> None:
+    roots.sort(key=lambda f: (f.onset if f.onset is not None else float("inf"), rank_class(f), f.key))
+    choice.roots = roots
+    pairs = {(f.rule.domain, f.rule.sub_domain) for f in roots}
+    domains = {domain for domain, _ in pairs}
+    if len(pairs) == 1:
+        choice.domain, choice.sub_domain = (
+            roots[0].rule.domain or UNATTRIBUTED,
+            roots[0].rule.sub_domain or NO_SUB_DOMAIN,
+        )
+    elif len(domains) == 1:
+        choice.domain, choice.sub_domain, choice.ambiguous = roots[0].rule.domain or UNATTRIBUTED, AMBIGUOUS, True
+    else:
+        choice.domain, choice.sub_domain, choice.ambiguous = UNATTRIBUTED, AMBIGUOUS, True
+    nodes = sorted({node for f in roots for node in blamed(f)})
+    if len(nodes) > 1 and not choice.ambiguous and set(nodes) >= set(all_nodes):
+        choice.everywhere = True
+        nodes = []
+    choice.nodes = tuple(nodes)
+
+
+def blamed(finding: Finding) -> tuple[str, ...]:
+    """Nodes that the finding alone would blame."""
+    if finding.rule.blames == "none":
+        return ()
+    if finding.rule.blames == "peer":
+        return tuple(sorted({p.peer for p in finding.placed if p.peer}))
+    return (finding.node,) if finding.node else ()

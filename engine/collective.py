@@ -1,0 +1,332 @@
+"""Who is missing from a collective: watchdog lines, flight-recorder dumps, and the last words of the ranks that are.
+
+A flight-recorder dump (PyTorch NCCL, pickle or JSON) lists the last collectives of one rank. Per process group this module
+finds ranks that issued another operation than the others at the same sequence number, and ranks that never issued the one that
+the others wait in. Its conclusions are lines; rules/collective.yaml says what they mean.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from engine.clock import Stamp
+from engine.facts import Fact
+from engine.findings import Placed
+from engine.lines import clean, printable
+from engine.model import Source, Stream
+from engine.origin import Places
+
+MAX_DUMP = 256 * 2**20
+MAX_REREAD = 512 * 2**20
+"""Bytes of a log that are read again for the last words of a silent rank."""
+_SAME_SIZES = (
+    "all_reduce",
+    "broadcast",
+    "all_gather",
+    "_allgather_base",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "barrier",
+)
+_NOT_WORDS = re.compile(
+    rb"NCCL |ProcessGroup|TCPStore|[Ww]atchdog|frame #|Exception raised|terminate called|what\(\):|Traceback|srun:|slurmstepd"
+)
+_PHASES = (
+    ("checkpoint", re.compile(r"(?i)\b(writ|sav|load|restor|serializ|flush|upload)\w*\b.{0,60}(shard|checkpoint|ckpt|state|snapshot|\.pt\b|safetensors)|(checkpoint|ckpt)\w*.{0,30}(sav|writ|load|begin|start)")),
+    ("data", re.compile(r"(?i)\b(load|read|fetch|download|decod|tokeni|prefetch|open|stream)\w*\b.{0,60}(batch|shard|sample|dataset|data|file|parquet|tar\b|record|index)|dataloader|data loader")),
+    ("code", re.compile(r"(?i)\b(evaluat|validat|generat|infer|logging|plot|metric|profil|callback|sampling)\w*")),
+)  # fmt: skip
+
+
+class DumpError(ValueError):
+    """A flight-recorder dump cannot be read."""
+
+
+class Dump(msgspec.Struct):
+    """The last collectives of one rank."""
+
+    rank: int
+    stream: Stream
+    entries: list[dict[str, Any]]
+    groups: dict[str, list[int]]
+    """process group name -> its global ranks"""
+    last: dict[str, int]
+    """process group name -> last enqueued sequence number"""
+
+
+class Dumps(msgspec.Struct):
+    dumps: dict[int, Dump] = {}
+    facts: list[Fact] = []
+    streams: int = 0
+    errors: list[str] = []
+    lagging: list[int] = []
+
+
+class Missing(msgspec.Struct):
+    """Ranks that the others waited for."""
+
+    ranks: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()
+    by: str = ""
+    """watchdog | flight recorder"""
+    seq: str = ""
+    facts: list[Fact] = []
+
+
+class _Plain(pickle.Unpickler):
+    """Admits plain containers, numbers and strings only."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise DumpError(f"holds {module}.{name}, which is not a plain container")
+
+    def persistent_load(self, _pid: Any) -> Any:
+        raise DumpError("holds a reference to something outside")
+
+
+def load_dump(content: bytes) -> Any:
+    """A dump as plain containers. Raises DumpError."""
+    if len(content) > MAX_DUMP:
+        raise DumpError(f"{len(content)} bytes is more than {MAX_DUMP}")
+    try:
+        if content[:1] in (b"{", b"["):
+            return json.loads(content)
+        return _Plain(io.BytesIO(content)).load()
+    except DumpError:
+        raise
+    except RecursionError:
+        raise DumpError("nested too deeply") from None
+    except Exception as error:
+        raise DumpError(" ".join(str(error).split()) or type(error).__name__) from None
+
+
+def read_dumps(streams: Sequence[Stream], places: Places) -> Dumps:
+    """Read every flight-recorder dump and compare the ranks."""
+    found = Dumps()
+    for stream in streams:
+        if stream.source is not Source.FLIGHT_RECORDER:
+            continue
+        found.streams += 1
+        try:
+            with stream.open() as source:
+                document = load_dump(source.read(MAX_DUMP + 1))
+            dump = _dump(document, stream)
+        except (DumpError, OSError, ValueError, EOFError) as error:
+            found.errors.append(f"{stream.name}: {error}")
+            continue
+        if dump is not None:
+            found.dumps[dump.rank] = dump
+    for name in sorted({name for dump in found.dumps.values() for name in dump.last}):
+        _compare_group(name, found)
+    return found
+
+
+def _dump(document: Any, stream: Stream) -> Dump | None:
+    if not isinstance(document, dict):
+        raise DumpError("is not a mapping")
+    rank = document.get("rank", stream.rank)
+    if not isinstance(rank, int):
+        raise DumpError("tells no rank, neither inside nor in its name")
+    entries = [entry for entry in document.get("entries") or [] if isinstance(entry, dict)]
+    groups: dict[str, list[int]] = {}
+    config = document.get("pg_config")
+    for key, group in config.items() if isinstance(config, dict) else []:
+        if isinstance(group, dict):
+            ranks = group.get("ranks")
+            numbers = [int(n) for n in re.findall(r"\d+", ranks if isinstance(ranks, str) else json.dumps(ranks or []))]
+            groups[_group_name(group.get("name", key), group.get("desc"))] = numbers
+    last: dict[str, int] = {}
+    for entry in entries:
+        if not entry.get("is_p2p"):
+            name = _entry_group(entry)
+            last[name] = max(last.get(name, 0), _int(entry.get("collective_seq_id")))
+    status = document.get("pg_status")
+    for key, state in status.items() if isinstance(status, dict) else []:
+        if isinstance(state, dict) and _int(state.get("last_enqueued_collective")) >= 0:
+            named = next((n for n in groups if n.split("/")[0] == str(key)), None)
+            if named:
+                last[named] = max(last.get(named, 0), _int(state.get("last_enqueued_collective")))
+    return Dump(rank, stream, entries, groups, last)
+
+
+def _int(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _group_name(name: Any, desc: Any) -> str:
+    return f"{name}/{desc}" if desc and str(desc) not in ("undefined", str(name)) else str(name)
+
+
+def _entry_group(entry: dict[str, Any]) -> str:
+    group = entry.get("process_group")
+    if isinstance(group, (list, tuple)) and group:
+        return _group_name(group[0], group[1] if len(group) > 1 else None)
+    return str(entry.get("pg_id", 0))
+
+
+def _compare_group(name: str, found: Dumps) -> None:
+    members = {rank: dump for rank, dump in found.dumps.items() if name in dump.last}
+    expected = sorted({r for dump in members.values() for r in dump.groups.get(name, [])}) or sorted(members)
+    if len(members) < 2:
+        return
+    furthest = max(dump.last[name] for dump in members.values())
+    shown = name.split("/")[-1]
+    lagging = [rank for rank in sorted(members) if members[rank].last[name] < furthest]
+    ahead = [rank for rank in members if members[rank].last[name] == furthest]
+    if _mismatch(name, shown, members, found):
+        return
+    if lagging and len(lagging) <= len(members) / 2:
+        op = _issued(members[ahead[0]], name, furthest)
+        for rank in lagging:
+            text = (
+                f"collective lagging: pg={shown} rank={rank} never issued seq={furthest} {op[0] if op else 'collective'} "
+                f"that {len(ahead)} ranks wait in; its last is {members[rank].last[name]}"
+            )
+            found.facts.append(_fact(text, members[ahead[0]], name, furthest))
+        found.lagging += [rank for rank in lagging if rank not in found.lagging]
+    absent = [rank for rank in expected if rank not in found.dumps]
+    if absent and not lagging and len(absent) <= len(expected) / 2:
+        waiting = [
+            d for d in members.values() if (_issued(d, name, furthest) or ("", "", "completed"))[2] != "completed"
+        ]
+        if len(waiting) >= len(members) / 2:
+            for rank in absent:
+                text = f"collective lagging: pg={shown} rank={rank} never issued seq={furthest} collective that others wait in; it left no dump"
+                found.facts.append(_fact(text, waiting[0], name, furthest))
+            found.lagging += [rank for rank in absent if rank not in found.lagging]
+
+
+def _mismatch(name: str, shown: str, members: dict[int, Dump], found: Dumps) -> bool:
+    """The first sequence number at which the ranks issued different things; True when there is one."""
+    numbers = sorted(
+        {_int(e.get("collective_seq_id")) for d in members.values() for e in d.entries if _entry_group(e) == name}
+    )
+    for seq in numbers:
+        issued = {rank: _issued(dump, name, seq) for rank, dump in members.items()}
+        kinds = {rank: op[:2] if _fixed_size(op[0]) else (op[0], "") for rank, op in issued.items() if op}
+        if len(set(kinds.values())) < 2:
+            continue
+        if all(op is None or op[2] == "completed" for op in issued.values()):
+            continue
+        counts = Counter(kinds.values())
+        usual = max(counts, key=lambda kind: (counts[kind], kind))
+        for rank in sorted(kinds):
+            if kinds[rank] != usual:
+                odd = kinds[rank]
+                text = (
+                    f"collective mismatch: pg={shown} seq={seq} rank={rank} issued {odd[0]} {odd[1]} "
+                    f"where {counts[usual]} ranks issued {usual[0]} {usual[1]}"
+                )
+                found.facts.append(_fact(text, members[rank], name, seq))
+        return True
+    return False
+
+
+def _fixed_size(op: str) -> bool:
+    return op.split(":")[-1].lower() in _SAME_SIZES
+
+
+def _issued(dump: Dump, name: str, seq: int) -> tuple[str, str, str] | None:
+    """Operation, sizes and state of one collective of a rank."""
+    for entry in reversed(dump.entries):
+        if not entry.get("is_p2p") and _int(entry.get("collective_seq_id")) == seq and _entry_group(entry) == name:
+            sizes = json.dumps(entry.get("input_sizes"), separators=(",", ":"))
+            return (
+                str(entry.get("profiling_name") or "?").replace(" ", "_"),
+                sizes.replace(" ", ""),
+                str(entry.get("state")),
+            )
+    return None
+
+
+def _fact(text: str, dump: Dump, name: str, seq: int) -> Fact:
+    created = next(
+        (
+            e.get("time_created_ns")
+            for e in dump.entries
+            if _int(e.get("collective_seq_id")) == seq and _entry_group(e) == name
+        ),
+        None,
+    )
+    stamp = Stamp("epoch", created / 1e9, 0) if isinstance(created, (int, float)) and created > 0 else None
+    return Fact(printable(text), 0, 1, stamp, None, "collective", {"stream": dump.stream.name})
+
+
+def who_is_missing(placed: Sequence[Placed], dumps: Dumps, places: Places, streams: Sequence[Stream]) -> Missing:
+    """Ranks that the others waited for, and what they said last."""
+    missing = _by_dumps(dumps) or _by_watchdog(placed, places)
+    if missing is None:
+        return Missing()
+    missing.nodes = tuple(sorted({places.ranks[rank] for rank in missing.ranks if rank in places.ranks}))
+    if len(missing.ranks) <= 8:
+        for rank in missing.ranks:
+            fact = _last_words(rank, places, streams)
+            if fact:
+                missing.facts.append(fact)
+    return missing
+
+
+def _by_dumps(dumps: Dumps) -> Missing | None:
+    return Missing(tuple(sorted(dumps.lagging)), by="flight recorder") if dumps.lagging else None
+
+
+def _by_watchdog(placed: Sequence[Placed], places: Places) -> Missing | None:
+    """Ranks without a watchdog line of the collective that nearly all others timed out in."""
+    waited: dict[tuple[str, str], set[int]] = {}
+    lower: dict[str, dict[int, int]] = {}
+    for one in placed:
+        captures = one.hit.captures
+        if one.aside or not captures.get("seq", "").isdigit() or not captures.get("elapsed_ms") or one.rank is None:
+            continue
+        group = captures.get("pg", "")
+        waited.setdefault((group, captures["seq"]), set()).add(one.rank)
+        lower.setdefault(group, {})[one.rank] = int(captures["seq"])
+    everyone = set(places.ranks)
+    if not waited or len(everyone) < 2:
+        return None
+    (group, seq), ranks = max(waited.items(), key=lambda item: (len(item[1]), item[0]))
+    reporters = set().union(*waited.values())
+    absent = everyone - reporters
+    if absent and len(ranks) >= 0.6 * len(everyone) and len(absent) <= max(1, len(everyone) // 4):
+        return Missing(tuple(sorted(absent)), by="watchdog", seq=seq)
+    return None
+
+
+def _last_words(rank: int, places: Places, streams: Sequence[Stream]) -> Fact | None:
+    """The last line that one rank wrote on its own behalf."""
+    prefix = re.compile(
+        rb"(?m)^(?: {0,6}%d: |.{0,80}\[rank%d\]|.{0,80}\[?\b[Rr]ank[ =:]?%d\b)[^\n]*" % (rank, rank, rank)
+    )
+    best: tuple[int, int, bytes, Stream] | None = None
+    for stream in streams:
+        if stream.source is not Source.APPLOG or (stream.rank is not None and stream.rank != rank):
+            continue
+        if stream.size > MAX_REREAD:
+            continue
+        with stream.open() as source:
+            data = source.read(MAX_REREAD)
+        if stream.rank == rank:
+            candidates = [(m.start(), m[0]) for m in re.finditer(rb"(?m)^[^\n]+", data[-65536:])]
+            base = max(len(data) - 65536, 0)
+        else:
+            candidates, base = [(m.start(), m[0]) for m in prefix.finditer(data)], 0
+        for start, raw in reversed(candidates):
+            if not _NOT_WORDS.search(raw):
+                offset = base + start
+                best = (offset, data.count(b"\n", 0, offset) + 1, raw, stream)
+                break
+    if best is None:
+        return None
+    offset, number, raw, stream = best
+    line = clean(raw)
+    said = printable(line.text)[:200]
+    phase = next((name for name, regex in _PHASES if regex.search(said)), "unknown")
+    text = f"collective silent: rank={rank} phase={phase} last said: {said}"
+    return Fact(text, offset, number, line.stamp, places.ranks.get(rank), "collective", {"stream": stream.name})

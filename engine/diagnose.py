@@ -1,0 +1,193 @@
+"""The pipeline, from top to bottom: read, place, group, explain, choose, tell."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import BinaryIO, cast
+
+import msgspec
+
+from engine import causality, collective, outcome, series, story
+from engine.clock import StreamClock
+from engine.facts import Fact, attempt_fact, is_structured, read_facts
+from engine.findings import Placed, Window, attempt_window, group, lapse_persistent, place
+from engine.lines import Line
+from engine.model import Attempt, Diagnosis, Source, SourceReport, Stream
+from engine.origin import Places
+from engine.progress import Progress, read_progress
+from engine.ruleset import Ruleset
+from engine.scan import Hit, Scanner, StreamScan
+
+MIN_SKEW, MAX_SKEW = 90.0, 6 * 3600.0
+"""A node's clock counts as skewed when it is off by at least, at most so many seconds."""
+_TEXT = (Source.APPLOG, Source.SYSLOG, Source.SCHEDULER)
+
+
+class Evidenced(msgspec.Struct):
+    """Everything that was read of one attempt, before anything is decided."""
+
+    attempt: Attempt
+    window: Window
+    scans: list[StreamScan]
+    facts: list[Fact]
+    places: Places
+    reports: list[SourceReport]
+    """Streams that could not be read, and why."""
+
+
+@lru_cache(maxsize=8)
+def scanner_of(ruleset: Ruleset) -> Scanner:
+    return Scanner(ruleset)
+
+
+def diagnose(
+    attempt: Attempt,
+    streams: Sequence[Stream],
+    ruleset: Ruleset,
+    *,
+    bundle: str = "",
+    collected: Sequence[SourceReport] = (),
+) -> Diagnosis:
+    """Say why the attempt ended as it did. The same streams in any order and the same rules give the same bytes.
+
+    `collected` are the connectors' own reports; they go into the coverage as they are. A stream that cannot be read is
+    reported there, never raised.
+    """
+    streams = sorted(streams, key=lambda s: s.name)
+    scanner = scanner_of(ruleset)
+    read = _read(attempt, streams, scanner)
+    window, places = read.window, read.places
+    placed, clocks = _place(read)
+    progress = read_progress(
+        [(scan, clocks[scan.stream.name], places.stream_node(scan.stream)) for scan in read.scans], window
+    )
+    measured = series.read_series(streams, ruleset, places, window)
+    placed += series.as_placed(measured, places)
+    dumps = collective.read_dumps(streams, places)
+    missing = collective.who_is_missing(placed, dumps, places, streams)
+    placed += _concluded(dumps.facts + missing.facts, read, scanner)
+    placed += _slowdown(progress)
+    lapse_persistent(placed, window)
+    findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
+    view = outcome.first_view(attempt, progress, findings, window)
+    choice = causality.choose(findings, progress, window, attempt.nodes, degraded=view.may_be_degraded)
+    view = outcome.final_view(view, choice, missing, progress, findings, window)
+    choice = outcome.settle(view, choice, missing)
+    reports = [*collected, *read.reports]
+    return story.tell(
+        story.Told(
+            attempt=attempt,
+            bundle=bundle,
+            window=window,
+            findings=findings,
+            choice=choice,
+            outcome=view,
+            progress=progress,
+            missing=missing,
+            places=places,
+            coverage=story.coverage(read.scans, measured, dumps, read.facts, clocks, reports, attempt, places),
+            ruleset=ruleset.fingerprint,
+        )
+    )
+
+
+def _concluded(facts: Sequence[Fact], read: Evidenced, scanner: Scanner) -> list[Placed]:
+    """What engine/collective.py concluded, as signals of the streams that it was concluded from."""
+    placed: list[Placed] = []
+    for fact in facts:
+        stream = Stream(name=fact.fields["stream"], source=Source.FLIGHT_RECORDER, open=io.BytesIO, size=0)
+        scan = _scan_facts(stream, [fact], scanner)
+        clock = StreamClock(read.window.start, read.window.end, scan.samples)
+        placed += place(scan, read.places, clock, read.window, 0.0)
+    return placed
+
+
+def _slowdown(progress: Progress) -> list[Placed]:
+    slow = progress.slowdown
+    if slow is None:
+        return []
+    mark = slow.step.mark
+    said = f"from here on an iteration took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s: {mark.text[:160]}"
+    rule = series.slowdown_rule()
+    hit = Hit(
+        rule=rule, captures={}, stream=slow.step.stream, source=Source.APPLOG, offset=mark.offset, line=mark.line, text=said,
+        cleaned=Line([said], []), stamp=mark.stamp, before=mark.before, after=mark.after, sha256=mark.sha256,
+    )  # fmt: skip
+    return [Placed(hit, rule, slow.at, "own", slow.step.node, mark.rank, None)]
+
+
+def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner) -> Evidenced:
+    places = Places(attempt, streams)
+    scans: list[StreamScan] = []
+    facts: list[Fact] = []
+    reports: list[SourceReport] = []
+    for stream in streams:
+        if stream.source not in _TEXT:
+            continue
+        try:
+            if stream.source is Source.SCHEDULER and is_structured(stream.name):
+                with stream.open() as content:
+                    found = read_facts(stream.name, content.read(), attempt)
+                facts += found
+                scans.append(_scan_facts(stream, found, scanner))
+            else:
+                scans.append(scanner.scan(stream))
+        except Exception as error:
+            note = " ".join(str(error).split()) or type(error).__name__
+            reports.append(SourceReport(source=stream.name, status="error", streams=1, note=note[:300]))
+    own = [attempt_fact(attempt)]
+    scans.append(
+        _scan_facts(Stream(name="attempt.yaml", source=Source.SCHEDULER, open=io.BytesIO, size=0), own, scanner)
+    )
+    places.learn_facts(facts)
+    for scan in scans:
+        places.learn_hits([hit for hit in scan.hits if hit.rule.id.startswith("origin.")], scan.stream)
+    places.assume_ranks()
+    return Evidenced(attempt, attempt_window(attempt), scans, facts, places, reports)
+
+
+def _scan_facts(stream: Stream, facts: Sequence[Fact], scanner: Scanner) -> StreamScan:
+    """Match rules on facts; the hits point to the records in the file."""
+    text = "".join(f"{fact.text}\n" for fact in facts).encode()
+    made = Stream(name=stream.name, source=stream.source, open=lambda: cast(BinaryIO, io.BytesIO(text)), size=len(text))
+    scan = scanner.scan(made)
+    for hit in scan.hits:
+        fact = facts[hit.line - 1]
+        hit.stamp, hit.inherited, hit.offset, hit.line = fact.stamp, None, fact.offset, fact.line
+        if fact.node and "node" not in hit.captures:
+            hit.captures = {**hit.captures, "node": fact.node}
+    scan.stream = stream
+    scan.marks = []
+    scan.samples = [(fact.stamp, "") for fact in facts if fact.stamp]
+    return scan
+
+
+def _place(read: Evidenced) -> tuple[list[Placed], dict[str, StreamClock]]:
+    window = read.window
+    clocks = {scan.stream.name: StreamClock(window.start, window.end, scan.samples) for scan in read.scans}
+    shifts = _skews(read, clocks)
+    placed: list[Placed] = []
+    for scan in read.scans:
+        node = read.places.stream_node(scan.stream)
+        shift = shifts.get(node or "", 0.0) if scan.stream.source is Source.SYSLOG else 0.0
+        placed += place(scan, read.places, clocks[scan.stream.name], window, shift)
+    return placed, clocks
+
+
+def _skews(read: Evidenced, clocks: dict[str, StreamClock]) -> dict[str, float]:
+    """Seconds by which each node's clock is ahead, from the moment at which its slurmd launched this job."""
+    shifts: dict[str, float] = {}
+    for scan in read.scans:
+        node = read.places.stream_node(scan.stream)
+        if scan.stream.source is not Source.SYSLOG or node is None or read.window.start is None:
+            continue
+        for hit in scan.hits:
+            if hit.rule.id != "origin.slurmd-launch" or hit.captures.get("job") != read.attempt.workload.id:
+                continue
+            at = clocks[scan.stream.name].resolve(hit.stamp).at
+            if at is not None and MIN_SKEW < abs(at - read.window.start) < MAX_SKEW:
+                shifts.setdefault(node, at - read.window.start)
+            break
+    return shifts

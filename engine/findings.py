@@ -1,0 +1,204 @@
+"""Hits -> signals -> findings: placed, timed, inside the attempt or set aside with the reason, and grouped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from engine.clock import Resolved, StreamClock
+from engine.model import Attempt, Role, Signal
+from engine.origin import Places, normal_device
+from engine.ruleset import Rule
+from engine.scan import Hit, StreamScan
+
+SLACK_BEFORE = 120.0
+"""Seconds before the start in which a line still belongs to the attempt (prolog, clocks)."""
+SLACK_AFTER = 600.0
+"""Seconds after the end in which a line may still report the failure (node declared down, epilog)."""
+
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
+_JOB = re.compile(r"\d+")
+
+
+class Placed(msgspec.Struct):
+    """A hit with its place and time."""
+
+    hit: Hit
+    rule: Rule
+    at: float | None
+    clock: str
+    node: str | None
+    rank: int | None
+    device: str | None
+    peer: str | None = None
+    aside: str | None = None
+    """Why it cannot be part of this attempt's failure; None when it can."""
+    elapsed: float = 0.0
+    """Seconds before the line at which the trouble that it reports began."""
+
+    def signal(self) -> Signal:
+        return Signal(
+            rule=self.rule.id, title=title_of(self.rule, self.hit.captures), stream=self.hit.stream, source=self.hit.source,
+            offset=self.hit.offset, line=self.hit.line, text=self.hit.text, at=self.at, clock=self.clock, node=self.node,
+            rank=self.rank, device=self.device, captures=self.hit.captures,
+        )  # fmt: skip
+
+
+class Finding(msgspec.Struct):
+    """Signals of one rule at one place."""
+
+    rule: Rule
+    title: str
+    node: str | None
+    device: str | None
+    placed: list[Placed]
+    detail: str = ""
+    """What tells it from other findings of the rule: the normalised text of an exception."""
+    role: Role = Role.CONTEXT
+    nodes: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    count: int = 0
+    first: float | None = None
+    last: float | None = None
+    elapsed: float = 0.0
+    aside: str | None = None
+    bare: bool = False
+
+    @property
+    def onset(self) -> float | None:
+        """When the trouble may have begun at the earliest."""
+        return None if self.first is None else self.first - max(self.elapsed, 0.0)
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return (self.rule.id, self.node or "", self.device or "", self.detail)
+
+
+def title_of(rule: Rule, captures: dict[str, str]) -> str:
+    """The rule's title with captures filled in."""
+    return re.sub(r"\{(\w+)\}", lambda found: captures.get(found[1], found[0]), rule.title)
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The attempt in time."""
+
+    start: float | None
+    end: float | None
+
+    def before(self, at: float) -> bool:
+        return self.start is not None and at < self.start - SLACK_BEFORE
+
+    def after(self, at: float) -> bool:
+        return self.end is not None and at > self.end + SLACK_AFTER
+
+
+def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, shift: float) -> list[Placed]:
+    """Give every hit of one stream its time and place. `shift` is subtracted from the times of a skewed node's clock."""
+    out = []
+    for hit in scan.hits:
+        resolved = clock.resolve(hit.stamp)
+        if shift and resolved.at is not None:
+            resolved = Resolved(
+                resolved.at - shift, f"{resolved.clock}, corrected by {-shift:+.0f} s for this node's clock"
+            )
+        if hit.inherited and resolved.at is not None:
+            resolved = Resolved(resolved.at, f"inherited: from {hit.inherited}")
+        rank = places.rank_of(hit.cleaned, scan.stream, hit.captures)
+        node = places.node_of(hit.cleaned, scan.stream, hit.captures, rank)
+        peer = places.peer_of(hit.captures["peer"]) if hit.captures.get("peer") else None
+        device = hit.captures.get("device")
+        placed = Placed(
+            hit, hit.rule, resolved.at, resolved.clock, node, rank, normal_device(device) if device else None, peer,
+            elapsed=max(elapsed_of(hit.captures), hit.rule.delay),
+        )  # fmt: skip
+        placed.aside = _aside(placed, places, window)
+        out.append(placed)
+    return out
+
+
+def elapsed_of(captures: dict[str, str]) -> float:
+    for key, scale in (("elapsed_ms", 1000.0), ("elapsed_s", 1.0)):
+        value = captures.get(key, "")
+        if value.replace(".", "", 1).isdigit():
+            return float(value) / scale
+    return 0.0
+
+
+def _aside(placed: Placed, places: Places, window: Window) -> str | None:
+    job = placed.hit.captures.get("job")
+    own = _JOB.match(places.attempt.workload.id)
+    if job and own and _JOB.match(job) and _JOB.match(job)[0] != own[0]:  # type: ignore[index]
+        return f"it is about another job ({job})"
+    if placed.node and places.attempt.nodes and not places.known(placed.node) and places.known(placed.node) is None:
+        return f"{placed.node} is not one of the attempt's nodes"
+    if placed.at is None:
+        return None
+    if window.before(placed.at) and not placed.rule.persists:
+        return "it happened before the attempt began"
+    if window.after(placed.at):
+        return "it happened after the attempt had ended"
+    return None
+
+
+def lapse_persistent(placed: list[Placed], window: Window) -> None:
+    """A condition from before the start holds on unless something that clears it came later on the same node."""
+    for one in placed:
+        if one.aside or not one.rule.persists or one.at is None or not window.before(one.at):
+            continue
+        for other in placed:
+            same = other.node == one.node and other.at is not None and other.at > one.at
+            if same and (window.start is None or (other.at or 0) <= window.start) and _clears(one.rule, other.rule.id):
+                one.aside = f"it happened before the attempt began and was cleared since ({other.hit.text[:80]})"
+                break
+
+
+def _clears(rule: Rule, other: str) -> bool:
+    return any(
+        other == pattern or (pattern.endswith("*") and other.startswith(pattern[:-1])) for pattern in rule.cleared_by
+    )
+
+
+def group(placed: Iterable[Placed], window: Window) -> list[Finding]:
+    """Findings in a defined order: by first time, then by rule and place."""
+    found: dict[tuple[object, ...], Finding] = {}
+    for one in placed:
+        if one.rule.status == "shadow":
+            continue
+        detail = _NUMBERS.sub("N", one.hit.text)[:160] if one.hit.frames or one.hit.bare else ""
+        by_node = one.rule.blames != "none"
+        key = (
+            one.rule.id,
+            one.node if by_node else None,
+            one.device if by_node else None,
+            detail,
+            one.aside is not None,
+            one.hit.bare,
+        )
+        finding = found.get(key)
+        if finding is None:
+            title = title_of(one.rule, one.hit.captures)
+            finding = found[key] = Finding(
+                one.rule, title, one.node if by_node else None, one.device if by_node else None, [], detail,
+                role=one.rule.role, aside=one.aside, bare=one.hit.bare,
+            )  # fmt: skip
+        finding.placed.append(one)
+    for finding in found.values():
+        _summarise(finding)
+    return sorted(found.values(), key=lambda f: (f.first if f.first is not None else float("inf"), *f.key, f.bare))
+
+
+def _summarise(finding: Finding) -> None:
+    finding.placed.sort(key=lambda p: (p.at if p.at is not None else float("inf"), p.hit.stream, p.hit.offset))
+    times = [p.at for p in finding.placed if p.at is not None]
+    finding.first, finding.last = (times[0], times[-1]) if times else (None, None)
+    finding.count = sum(p.hit.count for p in finding.placed)
+    finding.nodes = tuple(sorted({p.node for p in finding.placed if p.node}))
+    finding.ranks = tuple(sorted({p.rank for p in finding.placed if p.rank is not None}))
+    finding.elapsed = max((p.elapsed for p in finding.placed), default=0.0)
+    finding.title = title_of(finding.rule, finding.placed[0].hit.captures)
+
+
+def attempt_window(attempt: Attempt) -> Window:
+    return Window(attempt.started_at, attempt.ended_at)

@@ -1,0 +1,184 @@
+"""Which node, rank and device a line speaks for: a map of the job, drawn from everything that names two of them together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import hostlist
+
+from engine.facts import Fact
+from engine.lines import Line
+from engine.model import Attempt, Stream
+from engine.scan import Hit
+
+_PCI = re.compile(
+    r"(?:PCI:)?(?:(?P<domain>[0-9a-fA-F]{4,8}):)?(?P<bus>[0-9a-fA-F]{2}):(?P<slot>[0-9a-fA-F]{2})(?:\.(?P<function>[0-7]))?\Z"
+)
+_ASSIGNED = re.compile(r"Successfully assigned (?:[\w.-]+/)?(?P<pod>[\w.-]+) to (?P<node>[\w.-]+)")
+_IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_ORDINAL = re.compile(r"(?:worker|node|replica|rank|master|main|launcher)?-?(\d+)\Z")
+
+
+def normal_device(device: str) -> str:
+    """A PCI bus id in one form (``0000:61:00``); anything else as it is."""
+    found = _PCI.match(device.strip())
+    if not found:
+        return device.strip()
+    domain = (found["domain"] or "0000")[-4:].lower()
+    function = found["function"]
+    return f"{domain}:{found['bus'].lower()}:{found['slot'].lower()}" + (
+        f".{function}" if function not in (None, "0") else ""
+    )
+
+
+def bus_id(number: str) -> str:
+    """NCCL's ``busId 61000`` (hexadecimal, domain-bus-device-function in one number) as ``0000:61:00``."""
+    value = int(number, 16)
+    return f"{value >> 20 & 0xFFFF:04x}:{value >> 12 & 0xFF:02x}:{value >> 4 & 0xFF:02x}"
+
+
+class Places:
+    """The map of one attempt."""
+
+    def __init__(self, attempt: Attempt, streams: Sequence[Stream]) -> None:
+        self.attempt = attempt
+        self._by_short = {node.split(".", 1)[0].lower(): node for node in attempt.nodes}
+        self._by_name = {node.lower(): node for node in attempt.nodes}
+        self.pods: dict[str, str] = {}
+        self.ips: dict[str, str] = {}
+        self.ranks: dict[int, str] = {}
+        self.gpus: dict[int, str] = {}
+        """rank -> PCI bus id of its GPU"""
+        self.assumed_ranks = True
+        self.pod_ranks: dict[str, int] = {}
+        for stream in streams:
+            if stream.node and stream.rank is not None and self.known(stream.node):
+                self.learn_rank(stream.rank, stream.node)
+
+    def known(self, host: str | None) -> str | None:
+        """The allocated node that `host` names, with or without domain; None when it is not one of the job."""
+        if not host:
+            return None
+        host = host.strip("[]").lower()
+        return self._by_name.get(host) or self._by_short.get(host.split(".", 1)[0])
+
+    def learn_rank(self, rank: int, node: str) -> None:
+        known = self.known(node)
+        if known:
+            self.ranks.setdefault(rank, known)
+            self.assumed_ranks = False
+
+    def learn_facts(self, facts: Iterable[Fact]) -> None:
+        for fact in facts:
+            if fact.kind == "pod" and fact.node:
+                self.pods[fact.fields["pod"]] = fact.node
+                for key in ("ip",):
+                    if fact.fields.get(key):
+                        self.ips[fact.fields[key]] = self.known(fact.node) or fact.node
+            elif fact.kind == "event":
+                assigned = _ASSIGNED.search(fact.text)
+                if assigned:
+                    self.pods.setdefault(assigned["pod"], assigned["node"])
+
+    def learn_hits(self, hits: Iterable[Hit], stream: Stream) -> None:
+        """Learn from the lines of the `origin` rules."""
+        for hit in hits:
+            captures, line = hit.captures, hit.cleaned
+            host = self.known(line.host) or self.stream_node(stream) or self.known(captures.get("node"))
+            rank = line.rank if line.rank is not None else stream.rank
+            if "tasks" in captures:
+                self._learn_tasks(captures["node"], captures["tasks"])
+                continue
+            if captures.get("rank", "").isdigit() and ("nranks" in captures or "node" in captures):
+                named = int(captures["rank"])
+                # A sub-communicator counts its own ranks: the envelope's rank is the global one.
+                rank = rank if rank is not None else named
+                if "bus" in captures and rank is not None:
+                    self.gpus.setdefault(rank, bus_id(captures["bus"]))
+                node = self.known(captures.get("node")) or host
+                if node and (line.rank is not None or "node" in captures or self._whole_job(captures)):
+                    self.learn_rank(rank, node)
+            if "ip" in captures:
+                node = host or (self.ranks.get(rank) if rank is not None else None)
+                if node:
+                    self.ips.setdefault(captures["ip"], node)
+
+    def _whole_job(self, captures: dict[str, str]) -> bool:
+        per_node = self.attempt.gpus_per_node or 0
+        return captures.get("nranks") == str(per_node * len(self.attempt.nodes))
+
+    def _learn_tasks(self, node: str, tasks: str) -> None:
+        try:
+            for rank in hostlist.expand_hostlist(f"[{tasks}]", allow_duplicates=True)[:4096]:
+                self.learn_rank(int(rank), node)
+        except (hostlist.BadHostlist, ValueError):
+            return
+
+    def assume_ranks(self) -> None:
+        """Where nothing tells otherwise, ranks fill the nodes in the scheduler's order, one a GPU."""
+        per_node = self.attempt.gpus_per_node
+        if not per_node:
+            return
+        for index, node in enumerate(self.attempt.nodes):
+            for rank in range(index * per_node, (index + 1) * per_node):
+                self.ranks.setdefault(rank, node)
+
+    def stream_node(self, stream: Stream) -> str | None:
+        """The node of a whole stream: by its name, or by the pod that it is named after."""
+        if stream.node:
+            return self.known(stream.node) or stream.node
+        stem = stream.name.rsplit("/", 1)[-1]
+        best = None
+        for pod, node in self.pods.items():
+            if (
+                stem.startswith(pod)
+                and not stem[len(pod) : len(pod) + 1].isalnum()
+                and (best is None or len(pod) > len(best[0]))
+            ):
+                best = (pod, node)
+        return (self.known(best[1]) or best[1]) if best else None
+
+    def node_of(self, line: Line, stream: Stream, captures: dict[str, str], rank: int | None) -> str | None:
+        """The node that a line speaks for: what it names itself, then its host, pod, rank, address; last its stream."""
+        named = captures.get("node")
+        if named:
+            return self.known(named) or self.pods.get(named) or named.strip("[]")
+        if line.host and (known := self.known(line.host)):
+            return known
+        if line.pod and line.pod in self.pods:
+            return self.known(self.pods[line.pod]) or self.pods[line.pod]
+        if rank is not None and rank in self.ranks and stream.node is None:
+            return self.ranks[rank]
+        if line.ip and line.ip in self.ips:
+            return self.ips[line.ip]
+        return self.stream_node(stream) or line.host
+
+    def rank_of(self, line: Line, stream: Stream, captures: dict[str, str]) -> int | None:
+        """Global rank: what the line names, its envelope, its stream; a local rank by its pod's or node's place."""
+        named = captures.get("rank", "")
+        if line.rank is not None:
+            return line.rank
+        if named.isdigit():
+            return int(named)
+        if stream.rank is not None:
+            return stream.rank
+        if line.mentioned_rank is not None:
+            return line.mentioned_rank
+        if line.local_rank is not None and self.attempt.gpus_per_node:
+            node = self.stream_node(stream)
+            if node in self.attempt.nodes:
+                return self.attempt.nodes.index(node) * self.attempt.gpus_per_node + line.local_rank
+            if len(self.attempt.nodes) == 1:
+                return line.local_rank
+        return None
+
+    def peer_of(self, peer: str) -> str | None:
+        """The node that ``10.1.2.3<41822>``, ``[node-01]:29500`` or ``rank 7`` names, if it is one of the job."""
+        address = _IP.search(peer)
+        if address:
+            return self.ips.get(address[0])
+        if peer.strip().isdigit():
+            return self.ranks.get(int(peer))
+        host = re.split(r"[<:]", peer.strip("[] "))[0].strip("[]")
+        return self.known(host)

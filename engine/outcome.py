@@ -1,0 +1,137 @@
+"""How the attempt ended: the scheduler's word, corrected by what the evidence shows (hung, degraded)."""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+import msgspec
+
+from engine.causality import EXTERNAL_ENDS, Choice
+from engine.collective import Missing
+from engine.findings import Finding, Window
+from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Outcome, Source
+from engine.progress import Progress
+
+LONG_SILENCE = 480.0
+"""Seconds without progress before an end from outside that make it a hang."""
+
+_WORDS = (
+    (r"PREEMPT", Outcome.PREEMPTED),
+    (r"EVICT", Outcome.PREEMPTED),
+    (r"TIMEOUT|DEADLINE|TIME_?LIMIT", Outcome.TIMED_OUT),
+    (r"CANCEL|REVOKED|TERMINATED BY USER|STOPPED|DELETED", Outcome.CANCELLED),
+    (r"FAIL|ERROR|OUT_OF_MEMORY|OOM|NODE_FAIL|BACKOFF|CRASH|LOST|UNHEALTHY", Outcome.FAILED),
+    (r"COMPLET|SUCCE|FINISHED|DONE", Outcome.SUCCEEDED),
+    (r"RUNNING|ACTIVE|SUSPENDED", Outcome.UNKNOWN),
+)
+_ENDS = {
+    "preemption": Outcome.PREEMPTED,
+    "time_limit": Outcome.TIMED_OUT,
+    "cancelled": Outcome.CANCELLED,
+    "eviction": Outcome.PREEMPTED,
+}
+
+
+class View(msgspec.Struct):
+    """What is known about the end."""
+
+    outcome: Outcome
+    running: bool
+    may_be_degraded: bool
+    silent_s: float = 0.0
+    """Seconds from the last progress to the end."""
+    why: str = ""
+
+
+def first_view(attempt: Attempt, progress: Progress, findings: list[Finding], window: Window) -> View:
+    state = f"{attempt.state} {attempt.reason or ''}".upper()
+    main = attempt.state.upper()
+    word = next((o for pattern, o in _WORDS if re.search(pattern, main)), None)
+    if word is None:
+        word = next((o for pattern, o in _WORDS if re.search(pattern, state)), None)
+    if word is None:
+        code = (attempt.exit_code or "").split(":")[0]
+        word = Outcome.UNKNOWN if not code.isdigit() else Outcome.SUCCEEDED if int(code) == 0 else Outcome.FAILED
+    running = bool(re.search(r"RUNNING|ACTIVE", main))
+    measured = any(f.rule.degrades and f.aside is None and f.placed[0].hit.source is Source.METRIC for f in findings)
+    may = (word in (Outcome.SUCCEEDED, Outcome.UNKNOWN, Outcome.TIMED_OUT)) and (
+        progress.slowdown is not None or measured
+    )
+    silent = 0.0
+    if progress.last_at is not None and window.end is not None:
+        silent = max(window.end - progress.last_at, 0.0)
+    return View(word, running, may, silent)
+
+
+def final_view(
+    view: View, choice: Choice, missing: Missing, progress: Progress, findings: list[Finding], window: Window
+) -> View:
+    """The outcome after the root is known."""
+    roots = choice.roots
+    stalled = view.silent_s > max(LONG_SILENCE, 3 * _usual_gap(progress))
+    if any(f.rule.degrades for f in roots) and view.may_be_degraded:
+        return _with(view, Outcome.DEGRADED, "the job slowed down and went on")
+    if view.outcome is Outcome.SUCCEEDED:
+        return (
+            _with(view, Outcome.DEGRADED, "iterations stayed slower until the end") if _much_slower(progress) else view
+        )
+    if view.running:
+        if stalled:
+            return _with(view, Outcome.HUNG, f"no progress for {view.silent_s / 60:.0f} min while the job still ran")
+        return _with(view, Outcome.DEGRADED, "iterations stayed slower") if _much_slower(progress) else view
+    if view.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED) and stalled and progress.last is not None:
+        return _with(
+            view, Outcome.HUNG, f"no progress for {view.silent_s / 60:.0f} min before it was ended from outside"
+        )
+    if roots and roots[0].rule.id.startswith("collective.stuck"):
+        return _with(view, Outcome.HUNG, "a rank stopped without dying while the others waited")
+    if not roots and missing.ranks and missing.by == "flight recorder":
+        return _with(view, Outcome.HUNG, "a rank never joined the collective that the others waited in")
+    if view.outcome is Outcome.UNKNOWN and roots:
+        sub_domain = roots[0].rule.sub_domain or ""
+        return _with(view, _ENDS.get(sub_domain, Outcome.FAILED), "")
+    return view
+
+
+def _with(view: View, outcome: Outcome, why: str) -> View:
+    return View(outcome, view.running, view.may_be_degraded, view.silent_s, why)
+
+
+def _usual_gap(progress: Progress) -> float:
+    times = [step.at for step in progress.steps if step.at is not None]
+    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    return max(median(gaps), sorted(gaps)[int(len(gaps) * 0.99)]) if gaps else 0.0
+
+
+def _much_slower(progress: Progress) -> bool:
+    return progress.slowdown is not None
+
+
+def settle(view: View, choice: Choice, missing: Missing) -> Choice:
+    """The choice in the light of the outcome: nobody is blamed for a success, and a hang is not its own end."""
+    if view.outcome is Outcome.SUCCEEDED:
+        return _without_root(choice)
+    if view.outcome is Outcome.HUNG and choice.roots and _is_end(choice.roots[0]):
+        return _without_root(choice)
+    if view.outcome is Outcome.DEGRADED and choice.roots and not all(f.rule.degrades for f in choice.roots):
+        return _without_root(choice)
+    return choice
+
+
+def _is_end(finding: Finding) -> bool:
+    return (finding.rule.domain, finding.rule.sub_domain) in EXTERNAL_ENDS
+
+
+def _without_root(choice: Choice) -> Choice:
+    choice.roots, choice.nodes, choice.ambiguous = [], (), False
+    choice.domain, choice.sub_domain = UNATTRIBUTED, NO_SUB_DOMAIN
+    return choice
+
+
+__all__ = ["AMBIGUOUS", "View", "final_view", "first_view", "settle"]
+
+
+def is_end(finding: Finding) -> bool:
+    """An end from outside: preemption, time limit, cancellation, eviction."""
+    return _is_end(finding)

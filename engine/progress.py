@@ -1,0 +1,130 @@
+"""Proof of life: when the job last made progress, how fast it was, and whether it slowed down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+import msgspec
+
+from engine.clock import StreamClock
+from engine.findings import Window
+from engine.scan import Mark, StreamScan
+
+SLOWDOWN = 1.4
+"""The job slowed down when iterations of a later, lasting part took this many times longer than those before."""
+SETTLE = 5
+"""First iterations that are ignored: compilation, caches, warm-up."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One mark of progress with its time."""
+
+    at: float | None
+    stream: str
+    mark: Mark
+    node: str | None
+    seconds: float | None
+
+
+class Slowdown(msgspec.Struct, frozen=True):
+    at: float
+    before_s: float
+    after_s: float
+    step: Step
+
+
+class Progress(msgspec.Struct):
+    steps: list[Step] = []
+    last: Step | None = None
+    first: Step | None = None
+    last_offsets: dict[str, int] = {}
+    """stream -> offset of its last mark, for streams without times."""
+    iteration_s: float | None = None
+    slowdown: Slowdown | None = None
+
+    @property
+    def last_at(self) -> float | None:
+        return self.last.at if self.last else None
+
+
+def read_progress(scans: Iterable[tuple[StreamScan, StreamClock, str | None]], window: Window) -> Progress:
+    """Progress of the whole job from the marks of every stream."""
+    progress = Progress()
+    for scan, clock, node in scans:
+        for mark in scan.marks:
+            at = clock.resolve(mark.stamp).at
+            if at is not None and (window.before(at) or window.after(at)):
+                continue
+            progress.steps.append(Step(at, scan.stream.name, mark, node, _seconds(mark.captures)))
+            progress.last_offsets[scan.stream.name] = max(mark.offset, progress.last_offsets.get(scan.stream.name, 0))
+    progress.steps.sort(key=lambda s: (s.at if s.at is not None else float("-inf"), s.stream, s.mark.offset))
+    timed = [step for step in progress.steps if step.at is not None]
+    if timed:
+        progress.first, progress.last = timed[0], timed[-1]
+    paced = _paced(timed)
+    if paced:
+        progress.iteration_s = median([seconds for _, seconds in paced])
+        progress.slowdown = _slowdown(paced)
+    return progress
+
+
+def _seconds(captures: dict[str, str]) -> float | None:
+    for key, scale in (("step_ms", 0.001), ("step_s", 1.0)):
+        try:
+            return float(captures[key].replace(",", "")) * scale
+        except (KeyError, ValueError):
+            continue
+    return None
+
+
+def _paced(steps: Sequence[Step]) -> list[tuple[Step, float]]:
+    """Steps of the stream that tells most, each with its iteration time: as logged, else between its marks."""
+    by_lane: dict[tuple[str, int | None, str], list[Step]] = {}
+    for step in steps:
+        by_lane.setdefault((step.stream, step.mark.rank, step.mark.rule.id), []).append(step)
+    if not by_lane:
+        return []
+    lane = max(by_lane.values(), key=lambda s: (len(s), s[0].stream, -(s[0].mark.rank or 0)))
+    logged = [(step, step.seconds) for step in lane if step.seconds is not None]
+    if len(logged) >= len(lane) * 0.8:
+        return logged[SETTLE:] if len(logged) > 4 * SETTLE else logged
+    gaps = []
+    for before, step in zip(lane, lane[1:], strict=False):
+        passed = _passed(before, step)
+        if before.at is not None and step.at is not None and passed and 0 < passed <= 10_000:
+            gaps.append((step, (step.at - before.at) / passed))
+    return gaps[SETTLE:] if len(gaps) > 4 * SETTLE else gaps
+
+
+def _passed(before: Step, step: Step) -> int:
+    """Iterations between two marks, by their numbers where they have some."""
+    numbers = []
+    for one in (before, step):
+        text = one.mark.captures.get("step", "").replace(",", "")
+        if not text.isdigit():
+            return 1
+        numbers.append(int(text))
+    return numbers[1] - numbers[0]
+
+
+def _slowdown(paced: Sequence[tuple[Step, float]]) -> Slowdown | None:
+    """The moment from which iterations stayed slower until the end, if there is one."""
+    times = [seconds for _, seconds in paced]
+    if len(times) < 12:
+        return None
+    best: tuple[float, int] | None = None
+    size = max(len(times) // 60, 1)
+    for cut in range(max(6, len(times) // 20), len(times) - max(5, len(times) // 12), size):
+        ahead, behind = median(times[:cut]), median(times[cut:])
+        if ahead > 0 and behind / ahead >= SLOWDOWN:
+            # The right cut parts fast from slow best: few on the wrong side.
+            wrong = sum(t > (ahead + behind) / 2 for t in times[:cut]) + sum(
+                t < (ahead + behind) / 2 for t in times[cut:]
+            )
+            if best is None or wrong < best[0]:
+                best = (wrong, cut)
+    if best is None or best[0] > len(times) * 0.12:
+        return None
+    step = paced[best[1]][0]
+    return Slowdown(step.at or 0.0, median(times[: best[1]]), median(times[best[1] :]), step)

@@ -1,0 +1,574 @@
+"""Finds every line that any rule matches, in one pass over the bytes of a stream, in bounded memory.
+
+The scanner database (hyperscan) holds every pattern of every rule. It reports candidates; each is confirmed with ``re`` on the
+cleaned line. One line has one meaning: of several rules that match it, the most specific wins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import hyperscan
+import msgspec
+
+from engine import cache, tracebacks
+from engine.clock import Stamp
+from engine.lines import Line, clean, printable, strip_ansi
+from engine.model import Role, Source, Stream
+from engine.patterns import longest_literal, to_scanner
+from engine.ruleset import Matcher, Rule, Ruleset
+
+BLOCK = 1 << 20
+KEEP_TAIL = 32 << 10
+"""Bytes of the block before that stay at hand, for context and inherited time stamps."""
+LOOK_AHEAD = 128 << 10
+MAX_LINE = 8 << 20
+"""A longer line is cut into pieces of this size."""
+CALLBACK_CAP = 200_000
+FIRST_KEPT = 3
+"""Hits of one rule in one lane that are kept from the front; the last one is kept too, the others are counted."""
+CONTEXT_LINES = 3
+PROGRESS_PER_BLOCK = 400
+"""Lines of progress read of each of the first blocks; of later ones a few are enough."""
+PROGRESS_BLOCKS = 8
+PROGRESS_LATER = 16
+
+_ADMITS: dict[Source, frozenset[Source]] = {
+    Source.APPLOG: frozenset({Source.APPLOG, Source.SYSLOG, Source.SCHEDULER}),
+    Source.SYSLOG: frozenset({Source.SYSLOG, Source.SCHEDULER}),
+    Source.SCHEDULER: frozenset({Source.SCHEDULER, Source.SYSLOG}),
+    Source.FLIGHT_RECORDER: frozenset({Source.FLIGHT_RECORDER}),
+}
+"""Which rules may match in which streams: a job's log may hold anything, a kernel log never the job's output."""
+
+
+class Hit(msgspec.Struct):
+    """One line that a rule matched, as the scan saw it."""
+
+    rule: Rule
+    captures: dict[str, str]
+    stream: str
+    source: Source
+    offset: int
+    line: int
+    text: str
+    cleaned: Line
+    stamp: Stamp | None
+    inherited: str | None = None
+    """None: the line's own stamp. Else in words where the stamp was taken from."""
+    count: int = 1
+    before: list[str] = []
+    after: list[str] = []
+    sha256: str = ""
+    frames: str = ""
+    bare: bool = False
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """One line of progress."""
+
+    stamp: Stamp | None
+    offset: int
+    line: int
+    rank: int | None
+    text: str
+    captures: dict[str, str]
+    rule: Rule
+    before: list[str]
+    after: list[str]
+    sha256: str
+
+
+class StreamScan(msgspec.Struct):
+    """What one stream gave."""
+
+    stream: Stream
+    hits: list[Hit] = []
+    marks: list[Mark] = []
+    samples: list[tuple[Stamp, str]] = []
+    lines: int = 0
+    bytes: int = 0
+    first: Stamp | None = None
+    last: Stamp | None = None
+    capped: bool = False
+    last_offset: int = 0
+
+
+class _Block(msgspec.Struct):
+    """Bytes `data`; only [start, end) are to be scanned, the rest is context on both sides."""
+
+    data: bytes
+    start: int
+    end: int
+    base: int
+    """Stream offset of data[0]."""
+    line: int
+    """Line number at `start`."""
+    is_last: bool
+
+
+class Scanner:
+    """All patterns of a ruleset, compiled; scans one stream after the other."""
+
+    def __init__(self, ruleset: Ruleset) -> None:
+        self._ruleset = ruleset
+        lines = [m for m in ruleset.line_matchers if m.spec.role is not Role.PROGRESS]
+        self._matchers = lines
+        self._literals = [[longest_literal(p) for p in m.spec.patterns] for m in lines]
+        self._progress = [m for m in ruleset.line_matchers if m.spec.role is Role.PROGRESS]
+        self._exceptions = ruleset.exception_matchers
+        patterns = [(to_scanner(p), number) for number, m in enumerate(lines) for p in m.spec.patterns]
+        self._traceback_id = len(lines)
+        self._bare_id = len(lines) + 1
+        patterns.append((to_scanner(r"Traceback \(most recent call last\)"), self._traceback_id))
+        if self._exceptions:
+            patterns.append((r"(?:Error|Exception)\x3a\x20", self._bare_id))
+        self._database = _database(patterns)
+        marks = [(to_scanner(p), number) for number, m in enumerate(self._progress) for p in m.spec.patterns]
+        self._progress_database = _database(marks) if marks else None
+
+    def scan(self, stream: Stream) -> StreamScan:
+        """Read the stream once. Raises OSError and what a damaged compressed stream raises."""
+        return _Pass(self, stream).run()
+
+
+def _database(patterns: list[tuple[str, int]]) -> Any:
+    """A compiled scanner database, from the cache when the same patterns were compiled before."""
+    digest = hashlib.sha256(repr((patterns, hyperscan.__version__)).encode()).hexdigest()
+    stored = cache.get_bytes(f"scan-{digest}.hs")
+    if stored is not None:
+        try:
+            database = hyperscan.loadb(stored, mode=hyperscan.HS_MODE_BLOCK)
+            database.scratch = hyperscan.Scratch(database)
+            return database
+        except (hyperscan.error, ValueError, TypeError):
+            pass
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=[pattern.encode() for pattern, _ in patterns],
+        ids=[number for _, number in patterns],
+        flags=[0] * len(patterns),
+    )
+    cache.put_bytes(f"scan-{digest}.hs", hyperscan.dumpb(database))
+    return database
+
+
+def _blocks(stream: Stream) -> Iterator[_Block]:
+    """Blocks that end at a line end, each with what stands before and behind it."""
+    with stream.open() as source:
+        tail, rest, offset, number = b"", b"", 0, 1
+        pending = source.read(BLOCK)
+        while pending or rest:
+            current = rest + pending
+            pending = source.read(BLOCK) if pending else b""
+            rest = b""
+            if pending:
+                cut = current.rfind(b"\n") + 1
+                if cut == 0 and len(current) < MAX_LINE:
+                    rest = current
+                    continue
+                cut = cut or len(current)
+                current, rest = current[:cut], current[cut:]
+            ahead = (rest + pending)[:LOOK_AHEAD]
+            yield _Block(
+                tail + current + ahead, len(tail), len(tail) + len(current), offset - len(tail), number, not pending
+            )
+            number += current.count(b"\n")
+            offset += len(current)
+            tail = (tail + current)[-KEEP_TAIL:]
+            tail = tail[tail.find(b"\n") + 1 :] if len(tail) == KEEP_TAIL else tail
+
+
+class _Pass:
+    """One pass over one stream."""
+
+    def __init__(self, scanner: Scanner, stream: Stream) -> None:
+        self._s = scanner
+        self._stream = stream
+        self._admitted = _ADMITS.get(stream.source, frozenset(Source))
+        self._result = StreamScan(stream=stream)
+        self._kept: dict[tuple[Any, ...], list[Hit]] = {}
+        self._in_traceback: set[int] = set()
+        self._clean = lru_cache(maxsize=4096)(clean)
+
+    def run(self) -> StreamScan:
+        last_block = None
+        for block in _blocks(self._stream):
+            self._scan_block(block)
+            last_block = block
+            self._result.bytes = block.base + block.end
+            self._result.lines = block.line + block.data.count(b"\n", block.start, block.end) - 1
+            if block.data[block.end - 1 : block.end] not in (b"\n", b""):
+                self._result.lines += 1
+        if last_block is not None:
+            self._result.last_offset = last_block.base + last_block.end
+        for kept in self._kept.values():
+            self._result.hits.extend(kept)
+        self._result.hits.sort(key=lambda hit: (hit.offset, hit.rule.id))
+        return self._result
+
+    def _scan_block(self, block: _Block) -> None:
+        scanned = _scannable(block)
+        found = self._candidates(scanned, block)
+        self._sample(block)
+        if found:
+            starts = sorted(found)
+            numbers = _line_numbers(block, starts)
+            for start, number in zip(starts, numbers, strict=True):
+                self._examine(block, start, number, found[start])
+        if self._s._progress_database is not None and self._stream.source is Source.APPLOG:
+            self._progress(block, scanned)
+
+    def _candidates(self, scanned: bytes, block: _Block) -> dict[int, set[int]]:
+        """Line start (in block.data) -> numbers of the patterns that may match the line."""
+        ends: list[tuple[int, int]] = []
+
+        def on_match(number: int, _from: int, end: int, _flags: int, _context: Any) -> bool | None:
+            ends.append((end, number))
+            return True if len(ends) >= CALLBACK_CAP else None
+
+        try:
+            self._s._database.scan(scanned, match_event_handler=on_match)
+        except hyperscan.ScanTerminated:
+            self._result.capped = True
+        same = len(scanned) == block.end - block.start
+        found: dict[int, set[int]] = {}
+        if same:
+            data, base = block.data, block.start
+            for end, number in ends:
+                start = data.rfind(b"\n", 0, base + end - 1) + 1
+                found.setdefault(max(start, base), set()).add(number)
+            return found
+        # The cleaned bytes have the same line ends: map by line index.
+        raw_starts = _starts(block.data, block.start, block.end)
+        clean_starts = _starts(scanned, 0, len(scanned))
+        for end, number in ends:
+            index = bisect_right(clean_starts, end - 1) - 1
+            if index < len(raw_starts):
+                found.setdefault(raw_starts[index], set()).add(number)
+        return found
+
+    def _sample(self, block: _Block) -> None:
+        """Time stamps of the first and last lines of the block: for the clock and for the coverage."""
+        starts = []
+        position = block.start
+        for _ in range(8):
+            if position >= block.end:
+                break
+            starts.append(position)
+            position = block.data.find(b"\n", position, block.end) + 1 or block.end
+        position = block.end
+        for _ in range(8):
+            start = block.data.rfind(b"\n", block.start, max(position - 1, block.start)) + 1 or block.start
+            if start in starts or position <= block.start:
+                break
+            starts.append(start)
+            position = start
+        audit = block.data.find(b"audit(", block.start, block.end)
+        if audit >= 0:
+            starts.append(max(block.data.rfind(b"\n", 0, audit) + 1, block.start))
+        for start in sorted(starts):
+            line = self._clean(_line_at(block, start))
+            for stamp in line.stamps:
+                if len(self._result.samples) < 400:
+                    self._result.samples.append((stamp, line.text))
+            if line.stamp is not None:
+                self._result.first = self._result.first or line.stamp
+                self._result.last = line.stamp
+
+    def _examine(self, block: _Block, start: int, number: int, ids: set[int]) -> None:
+        offset = block.base + start
+        raw = _line_at(block, start)
+        line = self._clean(raw)
+        if self._s._traceback_id in ids:
+            self._read_traceback(block, start, number)
+        best: tuple[int, int, Matcher, dict[str, str], str] | None = None
+        for matcher_id in sorted(ids):
+            if matcher_id >= self._s._traceback_id:
+                continue
+            matcher = self._s._matchers[matcher_id]
+            if self._admitted.isdisjoint(matcher.spec.source):
+                continue
+            for text in line.texts:
+                captures = matcher.match(text)
+                if captures is not None and matcher.spec.id.startswith("origin."):
+                    self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
+                    break
+                if captures is not None:
+                    weight = self._weight(matcher_id, text)
+                    if best is None or weight > best[0]:
+                        best = (weight, matcher_id, matcher, captures, text)
+                    break
+        if best is not None:
+            _, _, matcher, captures, text = best
+            self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
+        elif self._s._bare_id in ids and offset not in self._in_traceback and self._stream.source is Source.APPLOG:
+            self._bare_exception(block, start, number, raw, line)
+
+    def _weight(self, matcher_id: int, text: str) -> int:
+        matcher = self._s._matchers[matcher_id]
+        return max(
+            literal
+            for literal, regex in zip(self._s._literals[matcher_id], matcher.regexes, strict=True)
+            if regex.search(text)
+        )
+
+    def _bare_exception(self, block: _Block, start: int, number: int, raw: bytes, line: Line) -> None:
+        for text in line.texts:
+            found = tracebacks.EXCEPTION.search(text)
+            if not found:
+                continue
+            said = text[found.start() :]
+            chosen = self._exception_rule(said, "")
+            if chosen is not None:
+                self._keep(block, start, number, raw, line, *chosen, said, bare=True)
+            return
+
+    def _exception_rule(self, text: str, frames: str) -> tuple[Rule, dict[str, str]] | None:
+        for matcher in self._s._exceptions:
+            captures = matcher.match_exception(text, frames)
+            if captures is not None:
+                return matcher.meaning(captures), captures
+        return None
+
+    def _read_traceback(self, block: _Block, start: int, number: int) -> None:
+        if block.base + start in self._in_traceback:
+            return
+        found = tracebacks.read(self._lines_from(block, start, number))
+        if found is None:
+            return
+        self._in_traceback.update(found.offsets)
+        chosen = self._exception_rule(found.text, found.frames)
+        if chosen is None:
+            return
+        rule, captures = chosen
+        if found.origin and found.origin != found.text:
+            captures = {**captures, "origin": found.origin}
+        position = found.offset - block.base
+        raw = _line_at(block, position)
+        line_hit = self._line_meaning(found.text)
+        if line_hit is not None and rule.id.startswith("python.") and not line_hit[0].spec.role == Role.CONTEXT:
+            rule, captures = line_hit[0].meaning(line_hit[1]), line_hit[1]
+        self._keep(block, position, found.line, raw, self._clean(raw), rule, captures, found.text, frames=found.frames)
+
+    def _line_meaning(self, text: str) -> tuple[Matcher, dict[str, str]] | None:
+        """The line rule that fits the last line of a traceback best, if any."""
+        ids: set[int] = set()
+        self._s._database.scan(text.encode(), match_event_handler=lambda n, *_: ids.add(n))
+        best: tuple[int, Matcher, dict[str, str]] | None = None
+        for matcher_id in sorted(ids):
+            if matcher_id >= self._s._traceback_id:
+                continue
+            matcher = self._s._matchers[matcher_id]
+            captures = matcher.match(text)
+            if captures is not None and not self._admitted.isdisjoint(matcher.spec.source):
+                weight = self._weight(matcher_id, text)
+                if best is None or weight > best[0]:
+                    best = (weight, matcher, captures)
+        return (best[1], best[2]) if best else None
+
+    def _lines_from(self, block: _Block, start: int, number: int) -> Iterator[tuple[int, int, Line]]:
+        while start < len(block.data):
+            yield block.base + start, number, self._clean(_line_at(block, start))
+            start = block.data.find(b"\n", start) + 1
+            number += 1
+            if start == 0:
+                return
+
+    def _keep(
+        self, block: _Block, start: int, number: int, raw: bytes, line: Line, rule: Rule, captures: dict[str, str], text: str,
+        *, frames: str = "", bare: bool = False,
+    ) -> None:  # fmt: skip
+        rank = captures.get("rank") or line.rank
+        key = (
+            rule.id,
+            rank,
+            line.pod,
+            line.local_rank,
+            captures.get("device"),
+            captures.get("peer"),
+            captures.get("node"),
+        )
+        key += (captures.get("job"), line.host, text[:80] if frames or bare else "", frames[-200:])
+        kept = self._kept.setdefault(key, [])
+        offset = block.base + start
+        if kept and kept[-1].offset == offset:
+            return
+        hit = Hit(
+            rule=rule, captures=captures, stream=self._stream.name, source=self._stream.source, offset=offset, line=number,
+            text=printable(text), cleaned=line, stamp=line.stamp, frames=frames, bare=bare,
+        )  # fmt: skip
+        if hit.stamp is None:
+            hit.stamp, hit.inherited = self._neighbour_stamp(block, start, number, line.lane)
+        hit.sha256 = hashlib.sha256(raw).hexdigest()
+        hit.before, hit.after = _context(block, start)
+        if len(kept) > FIRST_KEPT:
+            hit.count += kept.pop().count
+        kept.append(hit)
+
+    def _neighbour_stamp(
+        self, block: _Block, start: int, number: int, lane: tuple[Any, ...]
+    ) -> tuple[Stamp | None, str | None]:
+        """The stamp of the nearest line before it, of the same rank if there is one; else of the nearest line behind it."""
+        other: tuple[Stamp, str] | None = None
+        position, at = start, number
+        for _ in range(40):
+            if position <= 0:
+                break
+            position = block.data.rfind(b"\n", 0, position - 1) + 1
+            at -= 1
+            line = self._clean(_line_at(block, position))
+            if line.stamp is not None:
+                said = f"line {at}"
+                if line.lane == lane:
+                    return line.stamp, said
+                other = other or (line.stamp, f"{said} of another rank")
+        if other is not None:
+            return other
+        position, at = start, number
+        for _ in range(20):
+            position = block.data.find(b"\n", position) + 1
+            at += 1
+            if position == 0 or position >= len(block.data):
+                break
+            line = self._clean(_line_at(block, position))
+            if line.stamp is not None:
+                return line.stamp, f"line {at}, which comes after it"
+        return None, None
+
+    def _progress(self, block: _Block, scanned: bytes) -> None:
+        """The first lines of progress of the block, and the last ones."""
+        found: set[tuple[int, int]] = set()
+        limit = PROGRESS_PER_BLOCK if block.base < PROGRESS_BLOCKS * BLOCK else PROGRESS_LATER
+        self._collect_progress(scanned, 0, limit, found)
+        if len(found) >= limit:
+            tail = max(len(scanned) - 64 * 1024, 0)
+            tail = scanned.find(b"\n", tail) + 1
+            last: set[tuple[int, int]] = set()
+            self._collect_progress(scanned[tail:], tail, CALLBACK_CAP, last)
+            found |= set(sorted(last)[-limit:])
+        if len(scanned) != block.end - block.start:
+            raw_starts = _starts(block.data, block.start, block.end)
+            clean_starts = _starts(scanned, 0, len(scanned))
+            indexed = {(bisect_right(clean_starts, end - 1) - 1, number) for end, number in found}
+            places = {(raw_starts[index], number) for index, number in indexed if index < len(raw_starts)}
+        else:
+            places = {(max(block.data.rfind(b"\n", 0, block.start + end - 1) + 1, block.start), n) for end, n in found}
+        ordered = sorted(places)
+        numbers = _line_numbers(block, [start for start, _ in ordered])
+        seen = -1
+        for (start, matcher_id), number in zip(ordered, numbers, strict=True):
+            if start != seen:
+                seen = start if self._mark(block, start, number, self._s._progress[matcher_id]) else seen
+
+    def _collect_progress(self, scanned: bytes, shift: int, limit: int, found: set[tuple[int, int]]) -> None:
+        def on_match(number: int, _from: int, end: int, _flags: int, _context: Any) -> bool | None:
+            found.add((shift + end, number))
+            return True if len(found) >= limit else None
+
+        with contextlib.suppress(hyperscan.ScanTerminated):
+            self._s._progress_database.scan(scanned, match_event_handler=on_match)
+
+    def _mark(self, block: _Block, start: int, number: int, matcher: Matcher) -> bool:
+        line = self._clean(_line_at(block, start))
+        for text in reversed(line.texts):
+            captures = matcher.match(text)
+            if captures is None:
+                continue
+            stamp = line.stamp or self._neighbour_stamp(block, start, number, line.lane)[0]
+            rank = int(captures["rank"]) if captures.get("rank", "").isdigit() else line.rank
+            before, after = _context(block, start)
+            self._result.marks.append(
+                Mark(
+                    stamp,
+                    block.base + start,
+                    number,
+                    rank,
+                    printable(text)[:300],
+                    captures,
+                    matcher.meaning(captures),
+                    before,
+                    after,
+                    hashlib.sha256(_line_at(block, start)).hexdigest(),
+                )  # fmt: skip
+            )
+            return True
+        return False
+
+
+def _scannable(block: _Block) -> bytes:
+    """The bytes to scan: as they are, or with colours and JSON escapes removed when there are any (same number of lines)."""
+    data = block.data[block.start : block.end]
+    if b"\x1b" in data:
+        data = strip_ansi(data)
+    if b"\x00" in data:
+        data = data.replace(b"\x00", b"")
+    if data.startswith(b"{") or b"\n{" in data or b' {"' in data:
+        data = b"\n".join(_flat_json(line) if b'{"' in line else line for line in data.split(b"\n"))
+    return data
+
+
+def _flat_json(raw: bytes) -> bytes:
+    """A JSON line with its message unescaped, still on one line."""
+    if b"\\" not in raw:
+        return raw
+    return (
+        raw.replace(b"\\n", b" ")
+        .replace(b'\\"', b'"')
+        .replace(b"\\t", b" ")
+        .replace(b"\\/", b"/")
+        .replace(b"\\u003c", b"<")
+        .replace(b"\\u003e", b">")
+    )
+
+
+def _starts(data: bytes, start: int, end: int) -> list[int]:
+    starts = [start]
+    position = data.find(b"\n", start, end)
+    while position >= 0:
+        starts.append(position + 1)
+        position = data.find(b"\n", position + 1, end)
+    return starts
+
+
+def _line_at(block: _Block, start: int) -> bytes:
+    end = block.data.find(b"\n", start)
+    return block.data[start : end if end >= 0 else len(block.data)]
+
+
+def _line_numbers(block: _Block, starts: list[int]) -> list[int]:
+    """Line numbers of ascending line starts of the block."""
+    if not starts:
+        return []
+    numbers = [block.line + block.data.count(b"\n", block.start, starts[0])]
+    for before, start in pairwise(starts):
+        numbers.append(numbers[-1] + block.data.count(b"\n", before, start))
+    return numbers
+
+
+def _context(block: _Block, start: int) -> tuple[list[str], list[str]]:
+    before: list[str] = []
+    position = start
+    for _ in range(CONTEXT_LINES):
+        if position <= 0:
+            break
+        position = block.data.rfind(b"\n", 0, position - 1) + 1
+        before.insert(0, _shown(_line_at(block, position)))
+    after: list[str] = []
+    position = start
+    for _ in range(CONTEXT_LINES):
+        position = block.data.find(b"\n", position) + 1
+        if position == 0 or position >= len(block.data):
+            break
+        after.append(_shown(_line_at(block, position)))
+    return before, after
+
+
+def _shown(raw: bytes) -> str:
+    return printable(strip_ansi(raw[:4096]).decode("utf-8", "replace").rstrip("\r"))

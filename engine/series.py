@@ -1,0 +1,327 @@
+"""Metric series -> signals: detectors with stated thresholds over Prometheus query results.
+
+A signal's text is a sentence with the series, the values and the time, so that a reader can check it against the plot.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from engine.clock import Stamp, StreamClock
+from engine.findings import Placed, Window
+from engine.lines import Line
+from engine.model import Role, Source, Stream
+from engine.origin import Places, normal_device
+from engine.ruleset import Matcher, MetricSpec, Rule, Ruleset, build_rule
+from engine.scan import Hit
+
+MAX_BYTES = 512 * 2**20
+_NODE_LABELS = (
+    "Hostname",
+    "hostname",
+    "node",
+    "instance",
+    "host",
+    "nodename",
+    "kubernetes_node",
+    "exported_instance",
+    "exported_host",
+)
+_DEVICE_LABELS = ("device", "pci_bus_id", "pciBusId", "gpu", "GPU", "chip", "interface", "sensor")
+
+
+class Series(msgspec.Struct):
+    """One metric of one thing over time."""
+
+    name: str
+    labels: dict[str, str]
+    times: list[float]
+    values: list[float]
+    stream: str
+    offset: int
+    line: int
+    node: str | None
+    device: str | None
+
+
+class Measured(msgspec.Struct):
+    series: list[Series] = []
+    hits: list[tuple[Rule, Series, float, str]] = []
+    streams: int = 0
+    errors: list[str] = []
+    samples: int = 0
+
+
+def read_series(streams: Sequence[Stream], ruleset: Ruleset, places: Places, window: Window) -> Measured:
+    """Read every metric stream and run the detectors of the metric rules."""
+    found = Measured()
+    for stream in streams:
+        if stream.source is not Source.METRIC:
+            continue
+        found.streams += 1
+        try:
+            with stream.open() as source:
+                content = source.read(MAX_BYTES)
+            found.series += _parse(content, stream, places)
+        except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
+            found.errors.append(f"{stream.name}: {' '.join(str(error).split())[:200]}")
+    found.series.sort(key=lambda s: (s.name, s.node or "", s.device or "", sorted(s.labels.items())))
+    found.samples = sum(len(series.times) for series in found.series)
+    for matcher in ruleset.metric_matchers:
+        if matcher.spec.metric is not None:
+            found.hits += list(_run(matcher, matcher.spec.metric, found.series, window))
+    return found
+
+
+def _parse(content: bytes, stream: Stream, places: Places) -> Iterable[Series]:
+    document = msgspec.json.decode(content)
+    data = document.get("data", document) if isinstance(document, dict) else document
+    results = data.get("result", []) if isinstance(data, dict) else data
+    if not isinstance(results, list):
+        raise ValueError("no result list: not the answer of a Prometheus query")
+    position = 0
+    for result in results:
+        if not isinstance(result, dict):
+            continue
+        labels = {str(k): str(v) for k, v in (result.get("metric") or {}).items()}
+        pairs = result.get("values") or ([result["value"]] if result.get("value") else [])
+        times, values = _numbers(pairs)
+        position = max(content.find(b'"metric"', position), position)
+        node = _node(labels, places)
+        device = next((labels[key] for key in _DEVICE_LABELS if labels.get(key)), None)
+        if device and labels.get("port") and "infiniband" in labels.get("__name__", ""):
+            device = f"{device}:{labels['port']}"
+        series = Series(
+            labels.get("__name__", _stem(stream.name)), labels, times, values, stream.name, position,
+            content.count(b"\n", 0, position) + 1, node, normal_device(device) if device else None,
+        )  # fmt: skip
+        position += 1
+        if times:
+            yield series
+
+
+def _stem(name: str) -> str:
+    return name.rsplit("/", 1)[-1].removesuffix(".json")
+
+
+def _numbers(pairs: Any) -> tuple[list[float], list[float]]:
+    times, values = [], []
+    for pair in pairs if isinstance(pairs, list) else []:
+        try:
+            at, value = float(pair[0]), float(pair[1])
+        except (TypeError, ValueError, IndexError):
+            continue
+        if value == value and abs(value) != float("inf"):
+            times.append(at)
+            values.append(value)
+    return times, values
+
+
+def _node(labels: dict[str, str], places: Places) -> str | None:
+    for key in _NODE_LABELS:
+        host = re.sub(r":\d+\Z", "", labels.get(key, ""))
+        if host:
+            known = places.known(host) or places.ips.get(host) or places.pods.get(host)
+            if known:
+                return known
+    first = next((labels[key] for key in _NODE_LABELS if labels.get(key)), None)
+    return re.sub(r":\d+\Z", "", first) if first else None
+
+
+def _run(
+    matcher: Matcher, spec: MetricSpec, everything: list[Series], window: Window
+) -> Iterable[tuple[Rule, Series, float, str]]:
+    wanted = [
+        s
+        for s in everything
+        if s.name in spec.names and all(re.search(p, s.labels.get(k, "")) for k, p in spec.labels.items())
+    ]
+    for series in wanted:
+        inside = _inside(series, window)
+        if len(inside.times) < 1:
+            continue
+        found = _DETECTORS[spec.detector](spec, inside, [_inside(s, window) for s in wanted if s is not series])
+        if found is not None:
+            at, said = found
+            label = f"{series.name} of {series.node or '?'}" + (f" {series.device}" if series.device else "")
+            yield matcher.meaning({}), series, at, f"{label} {said}"
+
+
+def _inside(series: Series, window: Window) -> Series:
+    low = bisect_left(series.times, window.start) if window.start is not None else 0
+    high = bisect_left(series.times, window.end + 0.001) if window.end is not None else len(series.times)
+    return msgspec.structs.replace(series, times=series.times[low:high], values=series.values[low:high])
+
+
+def _lasting(flags: list[bool], least: int) -> int | None:
+    """Index of the first of at least `least` set flags in a row."""
+    run = 0
+    for index, flag in enumerate(flags):
+        run = run + 1 if flag else 0
+        if run >= least:
+            return index - least + 1
+    return None
+
+
+def _bits(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[float, str] | None:
+    index = _lasting([int(value) & spec.mask != 0 for value in series.values], spec.min_samples)
+    if index is None:
+        return None
+    many = sum(int(value) & spec.mask != 0 for value in series.values)
+    return series.times[
+        index
+    ], f"is {int(series.values[index]):#x} (bits of {spec.mask:#x}) in {many} of {len(series.values)} samples"
+
+
+def _above(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[float, str] | None:
+    index = _lasting([value > spec.threshold for value in series.values], spec.min_samples)
+    return (
+        None
+        if index is None
+        else (series.times[index], f"rises above {spec.threshold:g} (up to {max(series.values[index:]):g})")
+    )
+
+
+def _below(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[float, str] | None:
+    index = _lasting([value < spec.threshold for value in series.values], spec.min_samples)
+    return (
+        None
+        if index is None
+        else (series.times[index], f"falls below {spec.threshold:g} (down to {min(series.values[index:]):g})")
+    )
+
+
+def _increase(spec: MetricSpec, series: Series, peers: list[Series]) -> tuple[float, str] | None:
+    grown, first = 0.0, None
+    for index in range(1, len(series.values)):
+        step = series.values[index] - series.values[index - 1]
+        if step > 0:
+            grown += step
+            first = index if first is None else first
+    least = max(spec.threshold, 1e-9)
+    if first is None or grown < least:
+        return None
+    others = [max(p.values[-1] - p.values[0], 0.0) for p in peers if len(p.values) > 1]
+    if others and grown < 5 * median(others):
+        return None
+    return series.times[first], f"grows by {grown:g}"
+
+
+def _step(spec: MetricSpec, series: Series, direction: int) -> tuple[float, float, float] | None:
+    """Where the level changes for good by at least the threshold: (time, before, after)."""
+    values = series.values
+    best: tuple[float, int, float, float] | None = None
+    for cut in range(3, len(values) - 2):
+        before, after = median(values[:cut]), median(values[cut:])
+        change = (after - before) / abs(before) if before else 0.0
+        if change * direction >= spec.threshold:
+            middle = (before + after) / 2
+            wrong = sum((v - middle) * direction > 0 for v in values[:cut]) + sum(
+                (v - middle) * direction < 0 for v in values[cut:]
+            )
+            if best is None or wrong < best[0]:
+                best = (wrong, cut, before, after)
+    if best is None or best[0] > 0.15 * len(values):
+        return None
+    return series.times[best[1]], best[2], best[3]
+
+
+def _rates_if_counter(series: Series) -> Series:
+    """A counter (name ends in _total or never falls) as its rate a second."""
+    rising = all(b >= a for a, b in zip(series.values, series.values[1:], strict=False))
+    if not (series.name.endswith("_total") and rising) or len(series.values) < 3:
+        return series
+    pairs = list(zip(series.times, series.values, strict=True))
+    rates = [(b[1] - a[1]) / max(b[0] - a[0], 1e-9) for a, b in zip(pairs, pairs[1:], strict=False)]
+    return msgspec.structs.replace(series, times=series.times[1:], values=rates)
+
+
+def _step_down(spec: MetricSpec, series: Series, peers: list[Series]) -> tuple[float, str] | None:
+    return _stepped(spec, series, peers, -1)
+
+
+def _step_up(spec: MetricSpec, series: Series, peers: list[Series]) -> tuple[float, str] | None:
+    return _stepped(spec, series, peers, 1)
+
+
+def _stepped(spec: MetricSpec, series: Series, peers: list[Series], direction: int) -> tuple[float, str] | None:
+    found = _step(spec, _rates_if_counter(series), direction)
+    if found is None:
+        return None
+    also = [p for p in peers if _step(spec, _rates_if_counter(p), direction) is not None]
+    if peers and len(also) > len(peers) / 2:
+        return None  # everyone alike: an effect, not this one's fault
+    at, before, after = found
+    return at, f"changes from {before:g} to {after:g}"
+
+
+def _outlier(spec: MetricSpec, series: Series, peers: list[Series]) -> tuple[float, str] | None:
+    others = [median(_rates_if_counter(p).values) for p in peers if len(p.values) > 2]
+    mine = _rates_if_counter(series)
+    if len(others) < 3 or len(mine.values) < 3:
+        return None
+    usual, own = median(others), median(mine.values)
+    spread = median([abs(o - usual) for o in others]) or abs(usual) * 0.02
+    if usual == 0 or abs(own - usual) / abs(usual) < spec.threshold or abs(own - usual) < 6 * spread:
+        return None
+    start = next(
+        (t for t, v in zip(mine.times, mine.values, strict=True) if abs(v - usual) / abs(usual) >= spec.threshold),
+        mine.times[0],
+    )
+    return start, f"is {own:g} where its {len(others)} peers are at {usual:g}"
+
+
+def _changed(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[float, str] | None:
+    for index in range(1, len(series.values)):
+        if series.values[index] != series.values[index - 1] and series.values[index] != 0:
+            if spec.threshold and series.values[index] != spec.threshold:
+                continue
+            return series.times[index], f"changes from {series.values[index - 1]:g} to {series.values[index]:g}"
+    return None
+
+
+_DETECTORS = {
+    "bits": _bits, "above": _above, "below": _below, "increase": _increase, "step_down": _step_down, "step_up": _step_up,
+    "outlier": _outlier, "changed": _changed,
+}  # fmt: skip
+
+
+def as_placed(measured: Measured, places: Places) -> list[Placed]:
+    """Metric signals as placed hits."""
+    out = []
+    for rule, series, at, said in measured.hits:
+        hit = Hit(
+            rule=rule, captures={}, stream=series.stream, source=Source.METRIC, offset=series.offset, line=series.line, text=said,
+            cleaned=Line([said], []), stamp=Stamp("epoch", at, 0),
+        )  # fmt: skip
+        aside = None
+        if series.node and places.attempt.nodes and not places.known(series.node):
+            aside = f"{series.node} is not one of the attempt's nodes"
+        out.append(
+            Placed(hit, rule, at, "own: sample time", series.node, None, series.device, aside=aside, elapsed=rule.delay)
+        )
+    return out
+
+
+def slowdown_rule() -> Rule:
+    """The symptom that engine/progress.py finds; not in a pack because no pattern finds it."""
+    return build_rule(
+        {
+            "id": "throughput.slowdown",
+            "title": "Iterations became slower and stayed so",
+            "role": Role.SYMPTOM,
+            "guide": "Compare the nodes' clocks, temperatures, link rates and storage waits before and after.",
+            "does_not_prove": "Which node is slow: a synchronous job waits for the slowest.",
+        },
+        "active",
+    )
+
+
+def clock_of(stream: Stream, window: Window) -> StreamClock:
+    return StreamClock(window.start, window.end)

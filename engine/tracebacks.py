@@ -1,0 +1,95 @@
+"""Puts a Python traceback together out of the lines of one rank, whatever stands between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from engine.lines import Line
+
+START = "Traceback (most recent call last)"
+MAX_LINES = 600
+"""Lines looked at for one traceback."""
+
+_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)(?:, in (\S.*))?')
+_CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
+EXCEPTION = re.compile(
+    r"(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Warning|Full|Empty|Exceeded)"
+    r"|[A-Z]\w*(?:OutOfMemory|Overflow|StopIteration|NotFound|Timedout)\w*|StopIteration|BaseException))(?::(?= |$)|$)"
+)
+"""The last line of a traceback: a class name, then its message."""
+_LAST_LINE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::\s|:?$)")
+
+
+class Traceback(msgspec.Struct):
+    """One traceback: the exception that was raised last, and the first one of its chain."""
+
+    text: str
+    """``KeyError: 'input_ids'``"""
+    frames: str
+    """``path/file.py:LINE in function`` a line, outermost first."""
+    offset: int
+    line: int
+    """Where the exception's line stands."""
+    origin: str | None = None
+    """Text of the first exception of a chain."""
+    offsets: list[int] = []
+    """Offsets of every line that belongs to it."""
+
+
+def read(lines: Iterable[tuple[int, int, Line]]) -> Traceback | None:
+    """Read one traceback from (offset, line number, line) that begin with its first line. None when it has no end in sight."""
+    frames: list[str] = []
+    chain: list[tuple[str, int, int, list[str]]] = []
+    offsets: list[int] = []
+    lane = None
+    open_block = False
+    patience = 4
+    for looked, (offset, number, line) in enumerate(lines):
+        if looked > MAX_LINES:
+            break
+        if lane is None:
+            lane = line.lane
+        elif line.lane != lane:
+            continue
+        ended = False
+        for text in line.texts:
+            stripped = text.strip()
+            if START in text:
+                if chain and not open_block and not offsets_chained(chain, stripped):
+                    ended = True
+                    break
+                open_block, frames, patience = True, [], 4
+            elif not stripped or stripped.startswith(_CHAIN):
+                if stripped:
+                    patience = 4
+            elif open_block:
+                frame = _FRAME.match(text)
+                if frame:
+                    frames.append(f"{frame[1]}:{frame[2]}" + (f" in {frame[3]}" if frame[3] else ""))
+                elif text[:1] in " \t" and not EXCEPTION.match(stripped):
+                    continue
+                elif frames and _LAST_LINE.match(stripped):
+                    chain.append((stripped, offset, number, frames))
+                    open_block, patience = False, 3
+                else:
+                    patience -= 1
+            else:
+                patience -= 1
+            if patience <= 0:
+                ended = True
+                break
+        if ended:
+            break
+        offsets.append(offset)
+    if not chain:
+        return None
+    text, offset, number, frames = chain[-1]
+    return Traceback(text, "\n".join(frames), offset, number, chain[0][0] if len(chain) > 1 else None, offsets)
+
+
+def offsets_chained(chain: list[tuple[str, int, int, list[str]]], _text: str) -> bool:
+    """A second block right behind the first belongs to it (the words between them may be another rank's)."""
+    return len(chain) < 8
