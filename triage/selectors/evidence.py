@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from triage.models import Diagnosis
 from triage.text import printable, printable_tree
@@ -48,14 +49,14 @@ class Story:
 
 
 def tell(diagnosis: Diagnosis, address: str) -> Story:
-    """Prepare a diagnosis. `address` is the address of evidence `{}`: `/attempts/7/evidence/{}/`."""
+    """Prepare a diagnosis. `address` is where its evidence lies: `/attempts/7/evidence/`."""
     raw = diagnosis.contract
     contract = printable_tree(raw)
     roles = _roles(raw)
     trail = {
         item["id"]: EvidenceItem(
             id=item["id"],
-            url=address.format(item["id"]),
+            url=f"{address}{quote(original['id'], safe='')}/",
             place=f"{item['stream']}, line {item['line']:,}",
             stream_raw=original["stream"],
             data=item,

@@ -13,6 +13,7 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from triage import times
+from triage.models import EventKind
 from triage.text import cut, printable
 from triage.web import words
 
@@ -182,6 +183,19 @@ def cited(sentence: str, trail: Mapping[str, Any]) -> SafeString:
         end = match.end()
     parts.append(escape(sentence[end:]))
     return mark_safe("".join(parts))
+
+
+@register.filter
+def uncited(refs: Iterable[str], sentence: str | None) -> list[str]:
+    """The evidence that a sentence doesn't name already."""
+    named = {ref.strip() for match in REFERENCES.finditer(sentence or "") for ref in match.group(1).split(",")}
+    return [ref for ref in refs if ref not in named]
+
+
+@register.filter
+def event_word(kind: str) -> str:
+    """What happened, of an entry of the record."""
+    return str(EventKind(kind).label) if kind in EventKind.values else words.plain(kind.replace(".", " "))
 
 
 @register.filter

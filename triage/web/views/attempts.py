@@ -12,8 +12,7 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST
 
-from engine.report import to_markdown
-from triage import services, times
+from triage import times
 from triage.models import Attempt, Diagnosis, TriageState
 from triage.selectors import attempts as select
 from triage.selectors.evidence import Story, tell
@@ -21,6 +20,7 @@ from triage.selectors.guides import guide
 from triage.selectors.neighbours import neighbours
 from triage.selectors.rankmap import rank_map
 from triage.selectors.timeline import picture
+from triage.services.triage import request_triage
 from triage.text import printable
 from triage.web import words
 from triage.web.htmx import fragment, is_htmx, signed_in
@@ -82,7 +82,7 @@ def retry(request: HttpRequest, pk: int) -> HttpResponse:
         found = select.get_attempt(pk)
     except (Attempt.DoesNotExist, OverflowError):
         raise Http404 from None
-    services.request_triage(found.pk, actor=request.user)
+    request_triage(found.pk, reason="asked for on the page", actor=request.user)
     return redirect("attempt", pk=pk)
 
 
@@ -107,6 +107,8 @@ def as_json(request: HttpRequest, pk: int) -> HttpResponse:
 @signed_in
 def as_markdown(request: HttpRequest, pk: int) -> HttpResponse:
     """The same as a report to read or to paste."""
+    from engine.report import to_markdown
+
     _, contract = _contract(pk)
     return _download(to_markdown(contract), "text/markdown; charset=utf-8", f"attempt-{pk}-diagnosis.md")
 

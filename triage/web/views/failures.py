@@ -164,7 +164,7 @@ def _facets(chosen: select.AttemptFilter, narrowed: select.AttemptFilter) -> lis
         choices = [
             Choice(item.value, _label(name, item.value), item.count, item.value in picked)
             for item in counts[name]
-            if item.value != select.NO_NODE and (item.count or item.value in picked)
+            if item.value != select.NO_NODE and item.value.isprintable() and (item.count or item.value in picked)
         ]
         if name == "node" and (no_node or select.NO_NODE in picked):
             choices.append(Choice(select.NO_NODE, "No node to blame", no_node, select.NO_NODE in picked))

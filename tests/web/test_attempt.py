@@ -1,0 +1,140 @@
+"""The page of one attempt."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from django.test import Client
+from django.urls import reverse
+
+from tests.web import stories
+from tests.web.conftest import MakeAttempt, diagnose_with
+from triage.models import Attempt, TimelineEvent, TriageState
+
+
+def page_of(client: Client, attempt: Attempt) -> str:
+    answer = client.get(reverse("attempt", args=[attempt.pk]))
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_the_verdict_comes_first_with_outcome_domain_nodes_and_advice(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    page = page_of(signed_in, make_attempt())
+    verdict = page[page.index('<article class="verdict"') : page.index("</article>")]
+    for words in (
+        'data-domain="hardware"', "NVLink signal-integrity fault on gx-02 (Xid 149)", "Failed", "Restart without gx-02",
+        'data-copy="--exclude=gx-02"', "gx-02/0000:61:00", "5 Oct 04:11:57 UTC", "10 m 34 s after it began", "76.0 GPU-hours lost",
+        "4 nodes × 8 GPUs",
+    ):  # fmt: skip
+        assert words in verdict, words
+    assert "javascript:" not in page, "only http addresses become links"
+
+
+def test_every_cited_line_is_a_link_to_its_evidence(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    attempt = make_attempt()
+    page = page_of(signed_in, attempt)
+    for ref in ("e1", "e2", "e3", "e4", "e5"):
+        assert f'<a class="ev" href="/attempts/{attempt.pk}/evidence/{ref}/"' in page
+    assert not re.search(r">[^<]*\[e\d", page), "no bracket is left over"
+
+
+def test_it_says_why_not_the_others_and_what_was_missing(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    page = page_of(signed_in, make_attempt())
+    assert "Why not something else" in page and "The job made progress for 9 minutes after it" in page
+    assert "no metrics were collected" in page and "Missing" in page
+    assert "19 lines that report the failure and did not cause it" in page
+    assert "ranks 24, 25, 27, 30, 31" in page
+
+
+def test_the_timeline_is_a_picture_with_a_lane_a_node_and_a_table_beside_it(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    page = page_of(signed_in, make_attempt())
+    svg = page[page.index('<svg class="fig" viewBox') : page.index("</svg>", page.index('<svg class="fig" viewBox'))]
+    assert [name for name in stories.NODES if f">{name}<" in svg] == list(stories.NODES)
+    assert "Root: NVLink signal-integrity fault (Xid 149), 04:11:57" in svg
+    assert "End, exit 134:0, 04:22:31" in svg
+    assert svg.count('class="root"') == 1 and svg.count('class="sym"') == 2 and svg.count('class="warn"') == 1
+    assert "10 m 4 s without progress" in svg
+    assert "times wider" in svg, "the end of two hours is drawn on a scale of its own"
+    assert "Timeline as a table, 7 events" in page
+
+
+def test_the_map_shows_each_rank_by_its_first_error(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    page = page_of(signed_in, make_attempt())
+    assert "32 ranks, 7 reported an error" in page
+    assert "gx-04 GPU 0, rank 24: Collective timeout" in page
+    assert "gx-01 GPU 0, rank 0: no error of its own" in page
+
+
+def test_there_is_no_map_when_the_evidence_contradicts_its_layout(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    story = stories.nvlink()
+    moved = stories._changed(story, evidence=(*story.evidence, stories.evidence("e6", "x.y", "applog/a.log", 1, "x", node="gx-01", rank=30)))
+    assert "Each GPU by the first error" not in page_of(signed_in, make_attempt(moved))
+
+
+def test_an_attempt_without_a_cause_names_no_node_and_what_would_have_decided(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    page = page_of(signed_in, make_attempt(stories.no_cause()))
+    assert "none to blame" in page
+    assert "What was not there to decide" in page and "Metrics: missing. no metrics were collected" in page
+    assert "What it could have been" in page
+
+
+def test_attempts_of_a_workload_stand_in_one_strip(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    first = make_attempt(stories.key_error(), id="777")
+    second = make_attempt(id="777", number=2)
+    page = page_of(signed_in, second)
+    strip = page[page.index('<ol class="strip">') : page.index("</ol>", page.index('<ol class="strip">'))]
+    assert f'href="/attempts/{first.pk}/"' in strip and "Attempt 1: KeyError" in strip
+    assert f'href="/attempts/{second.pk}/" aria-current="page"' in strip
+
+
+def test_while_it_is_triaged_the_page_polls_and_without_script_reloads(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    attempt = make_attempt(None)
+    page = page_of(signed_in, attempt)
+    assert "Waiting for a worker" in page
+    assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in page
+    url = reverse("attempt-progress", args=[attempt.pk])
+    assert f'hx-get="{url}"' in page
+    first = signed_in.get(url, headers={"HX-Request": "true"})
+    assert first.status_code == 200 and b"<html" not in first.content
+    assert signed_in.get(url, headers={"HX-Request": "true", "If-None-Match": first["ETag"]}).status_code == 304
+    diagnose_with(attempt, stories.nvlink())
+    done = signed_in.get(url, headers={"HX-Request": "true", "If-None-Match": first["ETag"]})
+    assert done.status_code == 204 and done["HX-Refresh"] == "true"
+    assert signed_in.get(url).status_code == 302, "by hand it leads to the page"
+    assert "http-equiv" not in page_of(signed_in, attempt)
+
+
+def test_failed_triage_gives_the_reason_and_can_be_asked_for_again(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    attempt = make_attempt(None)
+    Attempt.objects.filter(pk=attempt.pk).update(triage_state=TriageState.FAILED, triage_reason="syslog/gx-01.log: disk <full>")
+    page = page_of(signed_in, attempt)
+    assert "syslog/gx-01.log: disk &lt;full&gt;" in page and "Try again" in page
+    url = reverse("attempt-retry", args=[attempt.pk])
+    assert signed_in.get(url).status_code == 405
+    assert signed_in.post(url)["Location"] == reverse("attempt", args=[attempt.pk])
+    attempt.refresh_from_db()
+    assert attempt.triage_state == TriageState.PENDING
+    assert TimelineEvent.objects.filter(attempt=attempt, kind="triage.requested").latest("id").actor.username == "ada"
+
+
+def test_the_contract_can_be_downloaded_as_it_is(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    answer = signed_in.get(reverse("attempt-json", args=[make_attempt().pk]))
+    assert answer["Content-Type"] == "application/json" and "attachment" in answer["Content-Disposition"]
+    assert json.loads(answer.content) == json.loads(json.dumps(stories.nvlink().to_dict()))
+
+
+def test_an_unknown_attempt_is_not_found_on_any_of_its_addresses(signed_in: Client, db: None) -> None:
+    for path in ("", "evidence/e1/", "diagnosis.json", "diagnosis.md", "streams/syslog/a.log", "99999999999999999999/"):
+        answer = signed_in.get(f"/attempts/99999999999999999999/{path}")
+        assert answer.status_code == 404, path
+    assert "There is nothing here" in answer.content.decode()
+
+
+def test_pages_are_only_for_people_who_signed_in(client: Client, make_attempt: MakeAttempt) -> None:
+    pk = make_attempt().pk
+    for url in ("/", "/upload/", f"/attempts/{pk}/", f"/attempts/{pk}/evidence/e1/", f"/attempts/{pk}/diagnosis.json"):
+        answer = client.get(url)
+        assert answer.status_code == 302 and answer["Location"].startswith("/sign-in/?next="), url
+    page = client.get(f"/sign-in/?next=/attempts/{pk}/").content.decode()
+    assert f"You will return to <code>/attempts/{pk}/</code>" in page
