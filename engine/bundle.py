@@ -28,11 +28,19 @@ from engine.model import Attempt, Source, SourceReport, Stream, Workload
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".zip")
 _FOLDERS = {
-    "applog": Source.APPLOG, "applogs": Source.APPLOG, "logs": Source.APPLOG, "app": Source.APPLOG,
-    "syslog": Source.SYSLOG, "dmesg": Source.SYSLOG, "journal": Source.SYSLOG, "kernel": Source.SYSLOG,
-    "scheduler": Source.SCHEDULER, "metrics": Source.METRIC, "metric": Source.METRIC,
+    "applog": Source.APPLOG,
+    "applogs": Source.APPLOG,
+    "logs": Source.APPLOG,
+    "app": Source.APPLOG,
+    "syslog": Source.SYSLOG,
+    "dmesg": Source.SYSLOG,
+    "journal": Source.SYSLOG,
+    "kernel": Source.SYSLOG,
+    "scheduler": Source.SCHEDULER,
+    "metrics": Source.METRIC,
+    "metric": Source.METRIC,
     "flight_recorder": Source.FLIGHT_RECORDER,
-}  # fmt: skip
+}
 _RANK = re.compile(r"(?:^|[._-])(?:rank|r|task|proc)[._-]?(\d{1,6})(?=$|[._-])", re.IGNORECASE)
 _TRAILING_NUMBER = re.compile(r"(\d{1,6})\D*$")
 _COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
@@ -61,7 +69,9 @@ class Bundle(msgspec.Struct, frozen=True):
 
 @contextmanager
 def open_bundle(path: Path, limits: Limits = Limits()) -> Iterator[Bundle]:  # noqa: B008 - frozen
-    """Open a folder or archive as a Bundle; an archive is unpacked for as long as the context lasts. Raises BundleError."""
+    """Open a folder or archive as a Bundle; an archive is unpacked for as long as the context lasts. Raises
+    BundleError.
+    """
     if path.is_dir():
         yield read_folder(path, str(path))
         return

@@ -1,7 +1,7 @@
 """A small cache on disk for what is slow to make and safe to lose: parsed rule packs and compiled scanner databases.
 
-Folder: ``FAULTLINE_CACHE``, else ``$XDG_CACHE_HOME/faultline``, else ``~/.cache/faultline``. Every failure to read or write is
-harmless: the thing is made again.
+Folder: ``FAULTLINE_CACHE``, else ``$XDG_CACHE_HOME/faultline``, else ``~/.cache/faultline``. Every failure to read
+or write is harmless: the thing is made again.
 """
 
 from __future__ import annotations

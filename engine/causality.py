@@ -60,7 +60,9 @@ class Choice(msgspec.Struct):
 
 
 def rank_class(finding: Finding) -> int:
-    """Precedence class: 1 external end, 2 node death, 3 device, 4 platform, network, storage, 5 resource limit, 6 user code."""
+    """Precedence class: 1 external end, 2 node death, 3 device, 4 platform, network, storage, 5 resource limit, 6 user
+    code.
+    """
     rule = finding.rule
     if (rule.domain, rule.sub_domain) in EXTERNAL_ENDS:
         return 1
@@ -104,14 +106,13 @@ def _is_strong(finding: Finding) -> bool:
 
 
 def _has_needed(finding: Finding, alive: list[Finding]) -> bool:
+    """Is one of the signals that the rule needs at the same node, and device where both name one?"""
     for other in alive:
-        if (
-            other is not finding
-            and any(_globbed(other.rule.id, pattern) for pattern in finding.rule.needs)
-            and other.node == finding.node
-        ):
-            if finding.device is None or other.device is None or finding.device == other.device:
-                return True
+        if other is finding or other.node != finding.node:
+            continue
+        same_device = finding.device is None or other.device is None or finding.device == other.device
+        if same_device and any(_globbed(other.rule.id, pattern) for pattern in finding.rule.needs):
+            return True
     return False
 
 

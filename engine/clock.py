@@ -1,7 +1,8 @@
 """Time stamps of every usual style, and what is unknown about them: year, zone, date, the moment of boot.
 
-`read_stamp` takes a stamp off the front of a text. `StreamClock` turns the stamps of one stream into UTC, deciding once per
-stream what they leave open, by the attempt's window and by the stream's own hints. Nothing here asks for the current time.
+`read_stamp` takes a stamp off the front of a text. `StreamClock` turns the stamps of one stream into UTC, deciding
+once per stream what they leave open, by the attempt's window and by the stream's own hints. Nothing here asks for
+the current time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from calendar import timegm
 from collections.abc import Iterable
+from time import gmtime
 from typing import NamedTuple
 
 _MONTHS = {
@@ -20,30 +22,31 @@ _MONTHS = {
 _MONTH = "|".join(_MONTHS)
 _DAY = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
 _HMS = r"(?P<h>\d{2}):(?P<mi>\d{2}):(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?"
+_YMD = r"(?P<y>\d{4})[-/](?P<mo>\d{2})[-/](?P<d>\d{2})"
+_CLOCK = r"(?P<h>\d{2}):(?P<mi>\d{2}):(?P<s>\d{2})"
 _ZONE = r"(?:\s?(?P<z>Z|UTC|GMT|[+-]\d{2}:?\d{2}(?!\d)))?"
 _LEVEL = r"(?:\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\]?[:\s|]\s*)?"
 
 _STYLES: tuple[re.Pattern[str], ...] = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"{_LEVEL}[\[(]?(?P<y>\d{{4}})[-/](?P<mo>\d{{2}})[-/](?P<d>\d{{2}})[T _]\s?(?P<h>\d{{2}}):(?P<mi>\d{{2}}):(?P<s>\d{{2}})"
+        rf"{_LEVEL}[\[(]?{_YMD}[T _]\s?{_CLOCK}"
         rf"(?:[.,:](?P<f>\d{{1,9}}))?{_ZONE}[\])]?(?=\W|$)",
         rf"(?:<\d{{1,3}}>)?(?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?= )",
         rf"\[?(?:{_DAY}) (?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?: (?:UTC|GMT))? (?P<y>\d{{4}})\]?",
         rf"\[?[IWEF](?P<mo>\d{{1,2}})(?P<d>\d{{2}}) {_HMS}",
         rf"{_LEVEL}(?P<mo>\d{{2}})-(?P<d>\d{{2}}) {_HMS}",
         rf"{_LEVEL}[\[(]?(?P<mo>\d{{2}})/(?P<d>\d{{2}})(?:/(?P<y>\d{{4}}|\d{{2}}))?[ ,T]\s?{_HMS}(?: (?P<ap>[AP]M))?",
-        r"\[?(?P<y>\d{4})(?P<mo>\d{2})(?P<d>\d{2})[ T_-](?P<h>\d{2}):?(?P<mi>\d{2}):?(?P<s>\d{2})(?:[.,](?P<f>\d+))?\]?(?=\W)",
+        r"\[?(?P<y>\d{4})(?P<mo>\d{2})(?P<d>\d{2})[ T_-]"
+        r"(?P<h>\d{2}):?(?P<mi>\d{2}):?(?P<s>\d{2})(?:[.,](?P<f>\d+))?\]?(?=\W)",
         r"\[ *(?P<up>\d{1,9}\.\d{6})\]",
         r"(?P<ep>1[0-9]{9})(?:(?P<epf>\.\d{1,9})|(?P<epn>\d{9}|\d{6}|\d{3}))?(?=[ \t:|\]])",
         rf"{_LEVEL}[\[(]?{_HMS}[\])]?(?=[ \t|:-])",
-        r"(?:time|ts)=\"?(?P<y>\d{4})-(?P<mo>\d{2})-(?P<d>\d{2})[T ](?P<h>\d{2}):(?P<mi>\d{2}):(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?"
+        rf"(?:time|ts)=\"?{_YMD}[T ]{_CLOCK}(?:[.,](?P<f>\d{{1,9}}))?"
         rf"{_ZONE}\"?",
     )
 )
-_ANYWHERE = re.compile(
-    rf"(?<![\d.-])(?P<y>20\d{{2}})[-/](?P<mo>\d{{2}})[-/](?P<d>\d{{2}})[T ](?P<h>\d{{2}}):(?P<mi>\d{{2}}):(?P<s>\d{{2}})(?:[.,](?P<f>\d{{1,9}}))?{_ZONE}"
-)
+_ANYWHERE = re.compile(rf"(?<![\d.-])(?=20){_YMD}[T ]{_CLOCK}(?:[.,](?P<f>\d{{1,9}}))?{_ZONE}")
 _AUDIT = re.compile(r"audit(?:\(|: type=\d+ audit\()(1[0-9]{9}\.\d{3}):")
 _LEAD = re.compile(r"[\s\[(\"]{0,12}[\dA-Z<t]")
 
@@ -142,14 +145,13 @@ def _zone(text: str | None) -> int | None:
 
 
 _DAY_S = 86_400.0
-_YEARS = tuple(timegm((year, 1, 1, 0, 0, 0)) - timegm((1972, 1, 1, 0, 0, 0)) for year in range(1990, 2101))
 
 
 class StreamClock:
     """Resolves the stamps of one stream against the attempt's window.
 
-    What a stamp leaves open is decided for the whole stream: the zone is UTC unless only another one brings the stream into the
-    window; the year is the one nearest to the window; uptimes need an anchor (`boot`), else they stay unknown.
+    What a stamp leaves open is decided for the whole stream: the zone is UTC unless only another one brings the
+    stream into the window; the year is the one nearest to the window; uptimes need an anchor (`boot`).
     """
 
     def __init__(self, start: float | None, end: float | None, samples: Iterable[tuple[Stamp, str]] = ()) -> None:
@@ -189,7 +191,10 @@ class StreamClock:
         if middle is None:
             return naive
         local = middle + self.shift
-        return min((naive + years for years in _YEARS), key=lambda at: abs(at - local))
+        written, fraction = gmtime(naive), naive % 1.0
+        around = gmtime(local).tm_year
+        choices = [timegm((year, *written[1:6])) + fraction for year in (around - 1, around, around + 1)]
+        return min(choices, key=lambda at: abs(at - local))
 
     def _nearest_day(self, stamp: Stamp) -> Resolved:
         if self.start is None or self.end is None:

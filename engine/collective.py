@@ -1,8 +1,8 @@
 """Who is missing from a collective: watchdog lines, flight-recorder dumps, and the last words of the ranks that are.
 
-A flight-recorder dump (PyTorch NCCL, pickle or JSON) lists the last collectives of one rank. Per process group this module
-finds ranks that issued another operation than the others at the same sequence number, and ranks that never issued the one that
-the others wait in. Its conclusions are lines; rules/collective.yaml says what they mean.
+A flight-recorder dump (PyTorch NCCL, pickle or JSON) lists the last collectives of one rank. Per process group this
+module finds ranks that issued another operation than the others at the same sequence number, and ranks that never
+issued the one that the others wait in. Its conclusions are lines; rules/collective.yaml says what they mean.
 """
 
 from __future__ import annotations
@@ -37,13 +37,25 @@ _SAME_SIZES = (
     "barrier",
 )
 _NOT_WORDS = re.compile(
-    rb"NCCL |ProcessGroup|TCPStore|[Ww]atchdog|frame #|Exception raised|terminate called|what\(\):|Traceback|srun:|slurmstepd"
+    rb"NCCL |ProcessGroup|TCPStore|[Ww]atchdog|frame #|Exception raised|terminate called"
+    rb"|what\(\):|Traceback|srun:|slurmstepd"
 )
 _PHASES = (
-    ("checkpoint", re.compile(r"(?i)\b(writ|sav|load|restor|serializ|flush|upload)\w*\b.{0,60}(shard|checkpoint|ckpt|state|snapshot|\.pt\b|safetensors)|(checkpoint|ckpt)\w*.{0,30}(sav|writ|load|begin|start)")),
-    ("data", re.compile(r"(?i)\b(load|read|fetch|download|decod|tokeni|prefetch|open|stream)\w*\b.{0,60}(batch|shard|sample|dataset|data|file|parquet|tar\b|record|index)|dataloader|data loader")),
+    (
+        "checkpoint",
+        re.compile(
+            r"(?i)\b(writ|sav|load|restor|serializ|flush|upload)\w*\b.{0,60}(shard|checkpoint|ckpt|state|snapshot|\.pt\b|safetensors)|(checkpoint|ckpt)\w*.{0,30}(sav|writ|load|begin|start)"
+        ),
+    ),
+    (
+        "data",
+        re.compile(
+            r"(?i)\b(load|read|fetch|download|decod|tokeni|prefetch|open|stream)\w*\b.{0,60}"
+            r"(batch|shard|sample|dataset|data|file|parquet|tar\b|record|index)|dataloader|data loader"
+        ),
+    ),
     ("code", re.compile(r"(?i)\b(evaluat|validat|generat|infer|logging|plot|metric|profil|callback|sampling)\w*")),
-)  # fmt: skip
+)
 
 
 class DumpError(ValueError):
@@ -186,7 +198,8 @@ def _compare_group(name: str, found: Dumps) -> None:
         op = _issued(members[ahead[0]], name, furthest)
         for rank in lagging:
             text = (
-                f"collective lagging: pg={shown} rank={rank} never issued seq={furthest} {op[0] if op else 'collective'} "
+                f"collective lagging: pg={shown} rank={rank} never issued seq={furthest} "
+                f"{op[0] if op else 'collective'} "
                 f"that {len(ahead)} ranks wait in; its last is {members[rank].last[name]}"
             )
             found.facts.append(_fact(text, members[ahead[0]], name, furthest))
@@ -198,7 +211,10 @@ def _compare_group(name: str, found: Dumps) -> None:
         ]
         if len(waiting) >= len(members) / 2:
             for rank in absent:
-                text = f"collective lagging: pg={shown} rank={rank} never issued seq={furthest} collective that others wait in; it left no dump"
+                text = (
+                    f"collective lagging: pg={shown} rank={rank} never issued seq={furthest} collective "
+                    "that others wait in; it left no dump"
+                )
                 found.facts.append(_fact(text, waiting[0], name, furthest))
             found.lagging += [rank for rank in absent if rank not in found.lagging]
 

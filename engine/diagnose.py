@@ -112,9 +112,19 @@ def _slowdown(progress: Progress) -> list[Placed]:
     said = f"from here on an iteration took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s: {mark.text[:160]}"
     rule = series.slowdown_rule()
     hit = Hit(
-        rule=rule, captures={}, stream=slow.step.stream, source=Source.APPLOG, offset=mark.offset, line=mark.line, text=said,
-        cleaned=Line([said], []), stamp=mark.stamp, before=mark.before, after=mark.after, sha256=mark.sha256,
-    )  # fmt: skip
+        rule=rule,
+        captures={},
+        stream=slow.step.stream,
+        source=Source.APPLOG,
+        offset=mark.offset,
+        line=mark.line,
+        text=said,
+        cleaned=Line([said], []),
+        stamp=mark.stamp,
+        before=mark.before,
+        after=mark.after,
+        sha256=mark.sha256,
+    )
     return [Placed(hit, rule, slow.at, "own", slow.step.node, mark.rank, None)]
 
 

@@ -17,6 +17,7 @@ from engine.model import Attempt
 _BLOCK = re.compile(r"\n\s*\n")
 _FIELD = re.compile(r"(\w[\w/]*)=(.*?)(?=\s+\w[\w/]*=|\s*$)", re.DOTALL)
 _MAX_BYTES = 64 * 2**20
+_JOB_FIELDS = ("JobId", "JobState", "Reason", "ExitCode", "RunTime", "TimeLimit", "Restarts", "NodeList")
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ def read_facts(name: str, content: bytes, attempt: Attempt) -> list[Fact]:
             return list(_sacct_json(document, attempt))
         return list(_kubernetes(document, content))
     text = content.decode("utf-8", "replace")
-    if base.startswith("sacct") or base.startswith("squeue"):
+    if base.startswith(("sacct", "squeue")):
         return list(_sacct(text))
     return list(_scontrol(text))
 
@@ -74,8 +75,9 @@ def _sacct(text: str) -> Iterator[Fact]:
             header = cells
         elif header is not None and len(cells) >= 3:
             fields = dict(zip(header, cells, strict=False))
-            names = ("JobID", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList", "Start", "End")
-            shown = " ".join(f"{key}={fields[key]}" for key in names if key in fields)
+            shown = _shown(
+                fields, "JobID", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList", "Start", "End"
+            )
             yield Fact(f"sacct: {shown}", offset, number, parse_time(fields.get("End")), None, "sacct", fields)
         offset += len(row.encode("utf-8", "replace"))
 
@@ -104,25 +106,17 @@ def _scontrol(text: str) -> Iterator[Fact]:
         fields = {key: " ".join(value.split()) for key, value in _FIELD.findall(block)}
         offset, line = len(text[:found].encode("utf-8", "replace")), text.count("\n", 0, found) + 1
         if "NodeName" in fields:
-            names = ("NodeName", "State", "Reason", "BootTime", "SlurmdStartTime", "LastBusyTime")
-            shown = " ".join(f"{key}={fields[key]}" for key in names if key in fields)
+            shown = _shown(fields, "NodeName", "State", "Reason", "BootTime", "SlurmdStartTime", "LastBusyTime")
             since = re.search(r"@(\d{4}-\d\d-\d\dT[\d:]+)\]", fields.get("Reason", ""))
             stamp = parse_time(since[1]) if since else None
             yield Fact(f"node: {shown}", offset, line, stamp, fields["NodeName"], "node", fields)
         elif "JobId" in fields:
-            names = (
-                "JobId",
-                "JobState",
-                "Reason",
-                "ExitCode",
-                "RunTime",
-                "TimeLimit",
-                "Restarts",
-                "NodeList",
-                "OOM-Kill-Step",
-            )
-            shown = " ".join(f"{key}={fields[key]}" for key in names if key in fields)
+            shown = _shown(fields, *_JOB_FIELDS)
             yield Fact(f"job: {shown}", offset, line, parse_time(fields.get("EndTime")), None, "job", fields)
+
+
+def _shown(fields: dict[str, str], *names: str) -> str:
+    return " ".join(f"{key}={fields[key]}" for key in names if key in fields)
 
 
 def _kubernetes(document: Any, content: bytes) -> Iterator[Fact]:

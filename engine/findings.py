@@ -40,10 +40,20 @@ class Placed(msgspec.Struct):
 
     def signal(self) -> Signal:
         return Signal(
-            rule=self.rule.id, title=title_of(self.rule, self.hit.captures), stream=self.hit.stream, source=self.hit.source,
-            offset=self.hit.offset, line=self.hit.line, text=self.hit.text, at=self.at, clock=self.clock, node=self.node,
-            rank=self.rank, device=self.device, captures=self.hit.captures,
-        )  # fmt: skip
+            rule=self.rule.id,
+            title=title_of(self.rule, self.hit.captures),
+            stream=self.hit.stream,
+            source=self.hit.source,
+            offset=self.hit.offset,
+            line=self.hit.line,
+            text=self.hit.text,
+            at=self.at,
+            clock=self.clock,
+            node=self.node,
+            rank=self.rank,
+            device=self.device,
+            captures=self.hit.captures,
+        )
 
 
 class Finding(msgspec.Struct):
@@ -95,7 +105,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, shift: float) -> list[Placed]:
-    """Give every hit of one stream its time and place. `shift` is subtracted from the times of a skewed node's clock."""
+    """Give every hit of one stream its time and place. `shift` is taken off the times of a node's skewed clock."""
     out = []
     for hit in scan.hits:
         resolved = clock.resolve(hit.stamp)
@@ -110,9 +120,16 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
         peer = places.peer_of(hit.captures["peer"]) if hit.captures.get("peer") else None
         device = hit.captures.get("device")
         placed = Placed(
-            hit, hit.rule, resolved.at, resolved.clock, node, rank, normal_device(device) if device else None, peer,
+            hit,
+            hit.rule,
+            resolved.at,
+            resolved.clock,
+            node,
+            rank,
+            normal_device(device) if device else None,
+            peer,
             elapsed=max(elapsed_of(hit.captures), hit.rule.delay),
-        )  # fmt: skip
+        )
         placed.aside = _aside(placed, places, window)
         out.append(placed)
     return out
@@ -180,9 +197,16 @@ def group(placed: Iterable[Placed], window: Window) -> list[Finding]:
         if finding is None:
             title = title_of(one.rule, one.hit.captures)
             finding = found[key] = Finding(
-                one.rule, title, one.node if by_node else None, one.device if by_node else None, [], detail,
-                role=one.rule.role, aside=one.aside, bare=one.hit.bare,
-            )  # fmt: skip
+                one.rule,
+                title,
+                one.node if by_node else None,
+                one.device if by_node else None,
+                [],
+                detail,
+                role=one.rule.role,
+                aside=one.aside,
+                bare=one.hit.bare,
+            )
         finding.placed.append(one)
     for finding in found.values():
         _summarise(finding)

@@ -1,7 +1,7 @@
 """Bytes of one line -> the message and what its envelopes tell: time, host, pod, rank.
 
-Envelopes are taken off from the outside in, in any nesting: CRI, JSON objects, journal export, syslog RFC 3164 and 5424, dmesg,
-`srun -l`, torchrun, mpirun, Ray, glog, Python logging, NCCL, kubectl --prefix, docker-compose, Loki.
+Envelopes are taken off from the outside in, in any nesting: CRI, JSON objects, journal export, syslog RFC 3164 and
+5424, dmesg, `srun -l`, torchrun, mpirun, Ray, glog, Python logging, NCCL, kubectl --prefix, docker-compose, Loki.
 """
 
 from __future__ import annotations
@@ -42,8 +42,16 @@ _LEAD_NOISE = re.compile(r"[\s|:-]*(?=[^\s|:-])")
 
 _MESSAGE_KEYS = ("log", "msg", "message", "text", "MESSAGE", "event", "body")
 _TIME_KEYS = (
-    "time", "ts", "timestamp", "@timestamp", "asctime", "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP", "datetime", "t",
-)  # fmt: skip
+    "time",
+    "ts",
+    "timestamp",
+    "@timestamp",
+    "asctime",
+    "_SOURCE_REALTIME_TIMESTAMP",
+    "__REALTIME_TIMESTAMP",
+    "datetime",
+    "t",
+)
 _HOST_KEYS = ("host", "hostname", "_HOSTNAME", "node", "node_name", "nodename")
 _RANK_KEYS = ("rank", "global_rank", "RANK", "process_rank")
 _TRACE_KEYS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback", "stack", "exc_text", "error")
@@ -271,7 +279,7 @@ def _peel_braces(line: Line, text: str) -> None:
         trace = fields.get(name)
         if isinstance(trace, str) and trace.strip() and trace not in message:
             message = f"{message}\n{trace}"
-    line.texts = [part for part in message.rstrip("\n").split("\n")] or [""]
+    line.texts = message.rstrip("\n").split("\n") or [""]
     if len(line.texts) > 1:
         head = Line([line.texts[0]], [])
         _peel(head)

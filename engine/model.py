@@ -1,8 +1,8 @@
 """The vocabulary of Faultline as typed, frozen structs, and the diagnosis contract `faultline.diagnosis/1`.
 
-Everything that leaves the engine is one of these structs. `Diagnosis` is the contract that the command line prints, the
-database keeps and the API returns. Times inside the engine are seconds since the epoch (float, UTC); in the contract they
-are RFC 3339 strings in UTC with microseconds.
+Everything that leaves the engine is one of these structs. `Diagnosis` is the contract that the command line prints,
+the database keeps and the API returns. Times inside the engine are seconds since the epoch (float, UTC); in the
+contract they are RFC 3339 strings in UTC with microseconds.
 """
 
 from __future__ import annotations
@@ -32,20 +32,43 @@ class Outcome(StrEnum):
 
 SUB_DOMAINS: dict[str, tuple[str, ...]] = {
     "hardware": (
-        "gpu_memory", "gpu", "nvlink", "nvswitch", "pcie", "cpu", "host_memory", "thermal", "power", "nic",
+        "gpu_memory",
+        "gpu",
+        "nvlink",
+        "nvswitch",
+        "pcie",
+        "cpu",
+        "host_memory",
+        "thermal",
+        "power",
+        "nic",
     ),
     "network": ("infiniband", "roce", "ethernet", "dns", "remote_service"),
     "storage": ("local_disk", "shared_filesystem", "object_store", "capacity"),
     "platform": (
-        "driver", "cuda_compat", "container_runtime", "kernel", "kubernetes", "fabric_manager", "node_config",
+        "driver",
+        "cuda_compat",
+        "container_runtime",
+        "kernel",
+        "kubernetes",
+        "fabric_manager",
+        "node_config",
     ),
     "scheduler": ("preemption", "time_limit", "cancelled", "node_failure", "eviction", "quota", "launch"),
     "software": (
-        "user_code", "framework", "gpu_oom", "host_oom", "numerical", "data", "checkpoint", "configuration",
-        "collective_mismatch", "dependency",
+        "user_code",
+        "framework",
+        "gpu_oom",
+        "host_oom",
+        "numerical",
+        "data",
+        "checkpoint",
+        "configuration",
+        "collective_mismatch",
+        "dependency",
     ),
     "unattributed": ("none",),
-}  # fmt: skip
+}
 """Every domain with its sub-domains. `ambiguous` is allowed beside them in a diagnosis, never in a rule."""
 
 AMBIGUOUS = "ambiguous"

@@ -1,4 +1,6 @@
-"""Which node, rank and device a line speaks for: a map of the job, drawn from everything that names two of them together."""
+"""Which node, rank and device a line speaks for: a map of the job, drawn from everything that names two of them
+together.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from statistics import median
 
 import msgspec
@@ -100,7 +101,7 @@ def _with(view: View, outcome: Outcome, why: str) -> View:
 
 def _usual_gap(progress: Progress) -> float:
     times = [step.at for step in progress.steps if step.at is not None]
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(times)]
     return max(median(gaps), sorted(gaps)[int(len(gaps) * 0.99)]) if gaps else 0.0
 
 

@@ -1,20 +1,26 @@
 """Rewrites a rule's regex for the linear-time scanner, and refuses what cannot run in linear time.
 
-The scanner (hyperscan) reads raw bytes of many lines at once and reports where a match ends. So that it stays fast and never
-matches across lines, a pattern is parsed with the standard library's own parser and written out again with these changes:
+The scanner (hyperscan) reads raw bytes of many lines at once and reports where a match ends. So that it stays fast
+and never matches across lines, a pattern is parsed with the standard library's own parser and written out again
+with these changes:
 
-- anchors are dropped (a line still has its envelope there); the match is confirmed on the cleaned line with ``re`` later;
+- anchors are dropped (a line still has its envelope there); the match is confirmed on the cleaned line with ``re``
+  later;
 - ``.``, ``\\s`` and negated sets never match a line end;
-- leading and trailing repeats shrink to their minimum: a pattern that ends in ``.*`` would report every byte of the line;
+- leading and trailing repeats shrink to their minimum: a pattern that ends in ``.*`` would report every byte of the
+  line;
 - group names vanish.
 """
 
 from __future__ import annotations
 
 import re
-import re._constants as sre
-import re._parser as sre_parse
+from importlib import import_module
 from typing import Any
+
+# The parser of `re` has no public name; its tree is stable from Python 3.11 on.
+sre: Any = import_module("re._constants")
+sre_parse: Any = import_module("re._parser")
 
 _CATEGORIES = {
     sre.CATEGORY_DIGIT: r"0-9",
@@ -142,9 +148,13 @@ def _emit_one(op: Any, argument: Any) -> str:
     if op is sre.AT:
         return r"\b" if argument is sre.AT_BOUNDARY else ""
     names = {
-        "ASSERT": "look-around", "ASSERT_NOT": "look-around", "GROUPREF": "a back-reference",
-        "ATOMIC_GROUP": "an atomic group", "POSSESSIVE_REPEAT": "a possessive repeat", "GROUPREF_EXISTS": "a conditional",
-    }  # fmt: skip
+        "ASSERT": "look-around",
+        "ASSERT_NOT": "look-around",
+        "GROUPREF": "a back-reference",
+        "ATOMIC_GROUP": "an atomic group",
+        "POSSESSIVE_REPEAT": "a possessive repeat",
+        "GROUPREF_EXISTS": "a conditional",
+    }
     raise PatternError(f"uses {names.get(str(op), str(op))}, which cannot run in linear time")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from statistics import median
 
 import msgspec
@@ -90,7 +91,7 @@ def _paced(steps: Sequence[Step]) -> list[tuple[Step, float]]:
     if len(logged) >= len(lane) * 0.8:
         return logged[SETTLE:] if len(logged) > 4 * SETTLE else logged
     gaps = []
-    for before, step in zip(lane, lane[1:], strict=False):
+    for before, step in pairwise(lane):
         passed = _passed(before, step)
         if before.at is not None and step.at is not None and passed and 0 < passed <= 10_000:
             gaps.append((step, (step.at - before.at) / passed))

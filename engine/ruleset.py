@@ -1,7 +1,7 @@
 """Loads, checks and fingerprints rule packs.
 
-A pack is one YAML file of rules (engine/rules/README.md is its specification). Every fault in a pack is an error that names
-file, rule and key; nothing is skipped in silence.
+A pack is one YAML file of rules (engine/rules/README.md is its specification). Every fault in a pack is an error
+that names file, rule and key; nothing is skipped in silence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds every line that any rule matches, in one pass over the bytes of a stream, in bounded memory.
 
-The scanner database (hyperscan) holds every pattern of every rule. It reports candidates; each is confirmed with ``re`` on the
-cleaned line. One line has one meaning: of several rules that match it, the most specific wins.
+The scanner database (hyperscan) holds every pattern of every rule. It reports candidates; each is confirmed with
+``re`` on the cleaned line. One line has one meaning: of several rules that match it, the most specific wins.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib import metadata
 from itertools import pairwise
 from typing import Any
 
@@ -140,7 +141,7 @@ class Scanner:
 
 def _database(patterns: list[tuple[str, int]]) -> Any:
     """A compiled scanner database, from the cache when the same patterns were compiled before."""
-    digest = hashlib.sha256(repr((patterns, hyperscan.__version__)).encode()).hexdigest()
+    digest = hashlib.sha256(repr((patterns, metadata.version("hyperscan"))).encode()).hexdigest()
     stored = cache.get_bytes(f"scan-{digest}.hs")
     if stored is not None:
         try:
@@ -353,7 +354,7 @@ class _Pass:
         position = found.offset - block.base
         raw = _line_at(block, position)
         line_hit = self._line_meaning(found.text)
-        if line_hit is not None and rule.id.startswith("python.") and not line_hit[0].spec.role == Role.CONTEXT:
+        if line_hit is not None and rule.id.startswith("python.") and line_hit[0].spec.role is not Role.CONTEXT:
             rule, captures = line_hit[0].meaning(line_hit[1]), line_hit[1]
         self._keep(block, position, found.line, raw, self._clean(raw), rule, captures, found.text, frames=found.frames)
 
@@ -382,28 +383,40 @@ class _Pass:
                 return
 
     def _keep(
-        self, block: _Block, start: int, number: int, raw: bytes, line: Line, rule: Rule, captures: dict[str, str], text: str,
-        *, frames: str = "", bare: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        block: _Block,
+        start: int,
+        number: int,
+        raw: bytes,
+        line: Line,
+        rule: Rule,
+        captures: dict[str, str],
+        text: str,
+        *,
+        frames: str = "",
+        bare: bool = False,
+    ) -> None:
         rank = captures.get("rank") or line.rank
-        key = (
-            rule.id,
-            rank,
-            line.pod,
-            line.local_rank,
-            captures.get("device"),
-            captures.get("peer"),
-            captures.get("node"),
-        )
-        key += (captures.get("job"), line.host, text[:80] if frames or bare else "", frames[-200:])
+        place = [captures.get(name) for name in ("device", "peer", "node", "job")]
+        said = text[:80] if frames or bare else ""
+        key = (rule.id, rank, line.pod, line.local_rank, line.host, *place, said, frames[-200:])
         kept = self._kept.setdefault(key, [])
         offset = block.base + start
         if kept and kept[-1].offset == offset:
             return
         hit = Hit(
-            rule=rule, captures=captures, stream=self._stream.name, source=self._stream.source, offset=offset, line=number,
-            text=printable(text), cleaned=line, stamp=line.stamp, frames=frames, bare=bare,
-        )  # fmt: skip
+            rule=rule,
+            captures=captures,
+            stream=self._stream.name,
+            source=self._stream.source,
+            offset=offset,
+            line=number,
+            text=printable(text),
+            cleaned=line,
+            stamp=line.stamp,
+            frames=frames,
+            bare=bare,
+        )
         if hit.stamp is None:
             hit.stamp, hit.inherited = self._neighbour_stamp(block, start, number, line.lane)
         hit.sha256 = hashlib.sha256(raw).hexdigest()
@@ -415,7 +428,7 @@ class _Pass:
     def _neighbour_stamp(
         self, block: _Block, start: int, number: int, lane: tuple[Any, ...]
     ) -> tuple[Stamp | None, str | None]:
-        """The stamp of the nearest line before it, of the same rank if there is one; else of the nearest line behind it."""
+        """The stamp of the nearest line before it, of the same rank if there is one, else behind it."""
         other: tuple[Stamp, str] | None = None
         position, at = start, number
         for _ in range(40):
@@ -472,8 +485,9 @@ class _Pass:
             found.add((shift + end, number))
             return True if len(found) >= limit else None
 
+        database: Any = self._s._progress_database
         with contextlib.suppress(hyperscan.ScanTerminated):
-            self._s._progress_database.scan(scanned, match_event_handler=on_match)
+            database.scan(scanned, match_event_handler=on_match)
 
     def _mark(self, block: _Block, start: int, number: int, matcher: Matcher) -> bool:
         line = self._clean(_line_at(block, start))
@@ -496,14 +510,16 @@ class _Pass:
                     before,
                     after,
                     hashlib.sha256(_line_at(block, start)).hexdigest(),
-                )  # fmt: skip
+                )
             )
             return True
         return False
 
 
 def _scannable(block: _Block) -> bytes:
-    """The bytes to scan: as they are, or with colours and JSON escapes removed when there are any (same number of lines)."""
+    """The bytes to scan: as they are, or with colours and JSON escapes removed when there are any (same number of
+    lines).
+    """
     data = block.data[block.start : block.end]
     if b"\x1b" in data:
         data = strip_ansi(data)

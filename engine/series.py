@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -98,9 +99,16 @@ def _parse(content: bytes, stream: Stream, places: Places) -> Iterable[Series]:
         if device and labels.get("port") and "infiniband" in labels.get("__name__", ""):
             device = f"{device}:{labels['port']}"
         series = Series(
-            labels.get("__name__", _stem(stream.name)), labels, times, values, stream.name, position,
-            content.count(b"\n", 0, position) + 1, node, normal_device(device) if device else None,
-        )  # fmt: skip
+            labels.get("__name__", _stem(stream.name)),
+            labels,
+            times,
+            values,
+            stream.name,
+            position,
+            content.count(b"\n", 0, position) + 1,
+            node,
+            normal_device(device) if device else None,
+        )
         position += 1
         if times:
             yield series
@@ -234,11 +242,11 @@ def _step(spec: MetricSpec, series: Series, direction: int) -> tuple[float, floa
 
 def _rates_if_counter(series: Series) -> Series:
     """A counter (name ends in _total or never falls) as its rate a second."""
-    rising = all(b >= a for a, b in zip(series.values, series.values[1:], strict=False))
+    rising = all(b >= a for a, b in pairwise(series.values))
     if not (series.name.endswith("_total") and rising) or len(series.values) < 3:
         return series
     pairs = list(zip(series.times, series.values, strict=True))
-    rates = [(b[1] - a[1]) / max(b[0] - a[0], 1e-9) for a, b in zip(pairs, pairs[1:], strict=False)]
+    rates = [(b[1] - a[1]) / max(b[0] - a[0], 1e-9) for a, b in pairwise(pairs)]
     return msgspec.structs.replace(series, times=series.times[1:], values=rates)
 
 
@@ -287,9 +295,15 @@ def _changed(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[fl
 
 
 _DETECTORS = {
-    "bits": _bits, "above": _above, "below": _below, "increase": _increase, "step_down": _step_down, "step_up": _step_up,
-    "outlier": _outlier, "changed": _changed,
-}  # fmt: skip
+    "bits": _bits,
+    "above": _above,
+    "below": _below,
+    "increase": _increase,
+    "step_down": _step_down,
+    "step_up": _step_up,
+    "outlier": _outlier,
+    "changed": _changed,
+}
 
 
 def as_placed(measured: Measured, places: Places) -> list[Placed]:
@@ -297,9 +311,16 @@ def as_placed(measured: Measured, places: Places) -> list[Placed]:
     out = []
     for rule, series, at, said in measured.hits:
         hit = Hit(
-            rule=rule, captures={}, stream=series.stream, source=Source.METRIC, offset=series.offset, line=series.line, text=said,
-            cleaned=Line([said], []), stamp=Stamp("epoch", at, 0),
-        )  # fmt: skip
+            rule=rule,
+            captures={},
+            stream=series.stream,
+            source=Source.METRIC,
+            offset=series.offset,
+            line=series.line,
+            text=said,
+            cleaned=Line([said], []),
+            stamp=Stamp("epoch", at, 0),
+        )
         aside = None
         if series.node and places.attempt.nodes and not places.known(series.node):
             aside = f"{series.node} is not one of the attempt's nodes"

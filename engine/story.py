@@ -32,7 +32,7 @@ from engine.model import (
     Symptom,
     TimelineEntry,
     rfc3339,
-)  # fmt: skip
+)
 from engine.origin import Places
 from engine.outcome import View, is_end
 from engine.progress import Progress, Step
@@ -96,16 +96,31 @@ class _Trail:
         mark = step.mark
         placed = Placed(
             _NO_HIT, mark.rule, step.at, "own" if step.at is not None else "unknown", step.node, mark.rank, None
-        )  # fmt: skip
+        )
         return self._add(
-            (step.stream, mark.offset, mark.text), Source.APPLOG, mark.line, placed, mark.text, mark.before, mark.after, mark.sha256,
+            (step.stream, mark.offset, mark.text),
+            Source.APPLOG,
+            mark.line,
+            placed,
+            mark.text,
+            mark.before,
+            mark.after,
+            mark.sha256,
             mark.rule.id,
-        )  # fmt: skip
+        )
 
     def _add(
-        self, key: tuple[str, int, str], source: Source, line: int, placed: Placed, text: str, before: Sequence[str],
-        after: Sequence[str], sha256: str, rule: str,
-    ) -> str:  # fmt: skip
+        self,
+        key: tuple[str, int, str],
+        source: Source,
+        line: int,
+        placed: Placed,
+        text: str,
+        before: Sequence[str],
+        after: Sequence[str],
+        sha256: str,
+        rule: str,
+    ) -> str:
         known = self._ids.get(key)
         if known:
             return known
@@ -128,7 +143,7 @@ class _Trail:
                 before=tuple(before),
                 after=tuple(after),
                 sha256=sha256 or hashlib.sha256(text.encode()).hexdigest(),
-            )  # fmt: skip
+            )
         )
         return number
 
@@ -223,11 +238,20 @@ def _root(told: Told, trail: _Trail) -> RootCause:
     }
     ranks = sorted({rank for f in roots for rank in f.ranks})
     where = _where(told.choice.nodes, told.choice.everywhere)
-    why = f"{first.title}{where} at {clock_time(decisive[0].at)} is the earliest fault that reaches the end and that nothing explains."
+    why = (
+        f"{first.title}{where} at {clock_time(decisive[0].at)} is the earliest fault that reaches the end "
+        "and that nothing explains."
+    )
     return RootCause(
-        rule=first.rule.id, title=first.title, nodes=told.choice.nodes, devices=tuple(sorted(devices)), ranks=tuple(ranks),
-        at=rfc3339(decisive[0].at), evidence=tuple(evidence), why=why,
-    )  # fmt: skip
+        rule=first.rule.id,
+        title=first.title,
+        nodes=told.choice.nodes,
+        devices=tuple(sorted(devices)),
+        ranks=tuple(ranks),
+        at=rfc3339(decisive[0].at),
+        evidence=tuple(evidence),
+        why=why,
+    )
 
 
 def _where(nodes: Sequence[str], everywhere: bool = False) -> str:
@@ -252,8 +276,10 @@ def _title(told: Told, root: RootCause | None, affected: Sequence[AffectedNode])
         return "Succeeded"
     suspects = [a.node for a in affected if a.role == "suspect"]
     lead = {
-        Outcome.HUNG: "Hung, cause unknown", Outcome.DEGRADED: "Slowed down, cause unknown", Outcome.UNKNOWN: "Nothing decided",
-    }.get(outcome, "Failed, cause unknown")  # fmt: skip
+        Outcome.HUNG: "Hung, cause unknown",
+        Outcome.DEGRADED: "Slowed down, cause unknown",
+        Outcome.UNKNOWN: "Nothing decided",
+    }.get(outcome, "Failed, cause unknown")
     return lead + (f"; {', '.join(suspects)} fell silent" if suspects else "")
 
 
@@ -264,7 +290,8 @@ def _reasoning(told: Told, trail: _Trail, root: RootCause | None) -> list[str]:
     mark = f" {refs(trail.some(ended[0], 1))}" if ended else ""
     code = f", exit code {attempt.exit_code}" if attempt.exit_code else ""
     said.append(
-        f"The scheduler ended the attempt as {attempt.state or 'unknown'}{code} at {clock_time(attempt.ended_at)}{mark}."
+        f"The scheduler ended the attempt as {attempt.state or 'unknown'}{code} "
+        f"at {clock_time(attempt.ended_at)}{mark}."
     )
     if progress.last is not None:
         silent = f", {told.outcome.silent_s / 60:.0f} min before the end" if told.outcome.silent_s > 120 else ""
@@ -284,7 +311,8 @@ def _reasoning(told: Told, trail: _Trail, root: RootCause | None) -> list[str]:
     elif choice.ambiguous:
         for finding in choice.roots:
             said.append(
-                f"{finding.title}{_where(blamed(finding))} at {clock_time(finding.first)} could be the cause {refs(trail.some(finding))}."
+                f"{finding.title}{_where(blamed(finding))} at {clock_time(finding.first)} could be the cause "
+                f"{refs(trail.some(finding))}."
             )
         said.append("Nothing in the evidence orders these or explains one by another, so none is named as the root.")
     elif told.outcome.outcome is Outcome.SUCCEEDED:
@@ -302,10 +330,12 @@ def _root_sentences(told: Told, trail: _Trail, root: RootCause) -> list[str]:
     ]
     for finding in confirmations[:3]:
         said.append(
-            f"{finding.title} on {finding.node} from {clock_time(finding.first)} points the same way {refs(trail.some(finding, 2))}."
+            f"{finding.title} on {finding.node} from {clock_time(finding.first)} points the same way "
+            f"{refs(trail.some(finding, 2))}."
         )
     said.append(
-        f"{first.title}{_where(root.nodes, told.choice.everywhere)} at {root.at[11:19] if root.at else 'an unknown time'} {refs(root.evidence)}."
+        f"{first.title}{_where(root.nodes, told.choice.everywhere)} at "
+        f"{root.at[11:19] if root.at else 'an unknown time'} {refs(root.evidence)}."
     )
     if told.choice.everywhere:
         said.append("It shows on every node of the job alike, so no single node is blamed.")
@@ -361,9 +391,15 @@ def _candidates(told: Told, trail: _Trail, root: RootCause | None) -> tuple[Cand
 
 def _candidate(finding: Finding, trail: _Trail, why_not: str | None, undecided: str | None) -> Candidate:
     return Candidate(
-        rule=finding.rule.id, title=finding.title, nodes=blamed(finding), domain=finding.rule.domain or "", sub_domain=finding.rule.sub_domain or "",
-        evidence=trail.some(finding), not_root_because=why_not, undecided_because=undecided,
-    )  # fmt: skip
+        rule=finding.rule.id,
+        title=finding.title,
+        nodes=blamed(finding),
+        domain=finding.rule.domain or "",
+        sub_domain=finding.rule.sub_domain or "",
+        evidence=trail.some(finding),
+        not_root_because=why_not,
+        undecided_because=undecided,
+    )
 
 
 def _not_root(ruled: Ruled, told: Told, trail: _Trail) -> str:
@@ -375,7 +411,10 @@ def _not_root(ruled: Ruled, told: Told, trail: _Trail) -> str:
         return f"{by.title}{_where(blamed(by))} at {clock_time(by.first)} explains it {refs(trail.some(by, 1))}"
     if ruled.later_than is not None:
         by = ruled.later_than
-        return f"it came when the attempt was already ending: {by.title} at {clock_time(by.first)} was before it {refs(trail.some(by, 1))}"
+        return (
+            f"it came when the attempt was already ending: {by.title} at {clock_time(by.first)} was before it "
+            f"{refs(trail.some(by, 1))}"
+        )
     if ruled.weak:
         return ruled.weak
     if told.outcome.outcome is Outcome.SUCCEEDED:
@@ -410,7 +449,7 @@ def _symptoms(told: Told, trail: _Trail, root: RootCause | None) -> tuple[Sympto
                 last_at=rfc3339(max(times)) if times else None,
                 explained_by=explained,
                 evidence=tuple(dict.fromkeys(ids)),
-            )  # fmt: skip
+            )
         )
     out.sort(key=lambda s: (s.explained_by is None, s.first_at or "9", s.rule))
     return tuple(out)
@@ -567,9 +606,15 @@ def _shape(text: str, places: Places) -> str:
 
 
 def coverage(
-    scans: Sequence[StreamScan], measured: Measured, dumps: Dumps, facts: Sequence[Fact], clocks: dict[str, StreamClock],
-    reports: Sequence[SourceReport], attempt: Attempt, places: Places,
-) -> tuple[SourceReport, ...]:  # fmt: skip
+    scans: Sequence[StreamScan],
+    measured: Measured,
+    dumps: Dumps,
+    facts: Sequence[Fact],
+    clocks: dict[str, StreamClock],
+    reports: Sequence[SourceReport],
+    attempt: Attempt,
+    places: Places,
+) -> tuple[SourceReport, ...]:
     """What each kind of source gave, and in words what is missing."""
     out = []
     for source, absent in _SOURCES:
@@ -584,8 +629,11 @@ def coverage(
             out.append(_report(source, dumps.streams, entries, 0, [], absent, "; ".join(dumps.errors[:3])))
         else:
             times = [
-                at for s in own for stamp in (s.first, s.last) if (at := clocks[s.stream.name].resolve(stamp).at) is not None
-            ]  # fmt: skip
+                at
+                for s in own
+                for stamp in (s.first, s.last)
+                if (at := clocks[s.stream.name].resolve(stamp).at) is not None
+            ]
             note = _nodes_without(own, attempt, places) if source is Source.SYSLOG and own else ""
             out.append(
                 _report(source, len(own), sum(s.lines for s in own), sum(s.bytes for s in own), times, absent, note)
@@ -604,6 +652,12 @@ def _report(
 ) -> SourceReport:
     status = "missing" if not streams else "empty" if not lines else "partial" if note else "ok"
     return SourceReport(
-        source=source.value, status=status, streams=streams, lines=lines, bytes=size, first_at=rfc3339(min(times)) if times else None,
-        last_at=rfc3339(max(times)) if times else None, note=absent if not streams else note,
-    )  # fmt: skip
+        source=source.value,
+        status=status,
+        streams=streams,
+        lines=lines,
+        bytes=size,
+        first_at=rfc3339(min(times)) if times else None,
+        last_at=rfc3339(max(times)) if times else None,
+        note=absent if not streams else note,
+    )

@@ -40,7 +40,9 @@ class Traceback(msgspec.Struct):
 
 
 def read(lines: Iterable[tuple[int, int, Line]]) -> Traceback | None:
-    """Read one traceback from (offset, line number, line) that begin with its first line. None when it has no end in sight."""
+    """Read one traceback from (offset, line number, line) that begin with its first line. None when it has no end in
+    sight.
+    """
     frames: list[str] = []
     chain: list[tuple[str, int, int, list[str]]] = []
     offsets: list[int] = []
