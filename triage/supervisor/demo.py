@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +93,11 @@ class Demo:
                 self._start_servers()
                 self._manage("migrate", "migrating the database", "migrate", "--no-input", "--verbosity=1")
                 self._start_workers(listener)
+                self._manage(
+                    "seed_demo", "importing the samples and waiting until they are triaged", "seed_demo", "--wait"
+                )
+                self._start_beat()
                 self._wait_until_it_answers()
-                self._manage("seed_demo", "importing the samples", "seed_demo")
-                self._manage("seed_demo", "waiting until they are triaged", "seed_demo", "--wait")
                 self.ready = True
                 say(f"started in {time.monotonic() - began:.1f} s; logs are in {self.folder.logs}; Ctrl-C ends it")
                 address = f"http://{LOOPBACK}:{self.port}/"
@@ -147,28 +149,24 @@ class Demo:
         say(f"{child.name} runs on port {server.port}")
 
     def _start_workers(self, listener: socket.socket) -> None:
-        say("starting web server, worker and beat")
-        python, celery = sys.executable, [sys.executable, "-m", "celery", "-A", "triage.celery"]
-        beat_file = self.folder.root / "celerybeat-schedule"
-        web = ["--bind", f"fd://{listener.fileno()}", "--workers", "2", "--threads", "4", "--no-control-socket"]
-        for name, argv in {
-            "web": [python, "-m", "gunicorn", "triage.wsgi:application", *web, "--graceful-timeout", "3"],
-            "worker": [
-                *celery,
-                "worker",
-                "--concurrency",
-                "2",
-                "--loglevel",
-                "INFO",
-                "--hostname",
-                f"demo-{self.port}@%h",
-            ],
-            "beat": [*celery, "beat", "--loglevel", "INFO", "--schedule", str(beat_file), "--pidfile="],
-        }.items():
-            fds = [listener.fileno()] if name == "web" else []
-            child = Child(name, argv, log=self.folder.log(name), env=self.env, cwd=PROJECT, pass_fds=fds)
-            self._start(child)
-            self.workers.append(Watched(child))
+        say("starting web server and worker")
+        bind = ["--bind", f"fd://{listener.fileno()}", "--no-control-socket"]
+        size = ["--preload", "--workers", "2", "--threads", "4", "--graceful-timeout", "3"]
+        self._start_watched("web", "gunicorn", "triage.wsgi:application", *bind, *size, pass_fds=[listener.fileno()])
+        alone = ["--without-mingle", "--without-gossip"]  # it would only wait for other workers
+        self._start_watched("worker", "celery", "-A", "triage.celery", "worker", "-c", "2", "-l", "INFO", *alone)
+
+    def _start_beat(self) -> None:
+        """Last, so that it doesn't take time from what people wait for."""
+        schedule = str(self.folder.root / "celerybeat-schedule")
+        words = ["-A", "triage.celery", "beat", "-l", "INFO", "--schedule", schedule, "--pidfile="]
+        self._start_watched("beat", "celery", *words)
+
+    def _start_watched(self, name: str, module: str, *words: str, pass_fds: Sequence[int] = ()) -> None:
+        argv = [sys.executable, "-m", module, *words]
+        child = Child(name, argv, log=self.folder.log(name), env=self.env, cwd=PROJECT, pass_fds=pass_fds)
+        self._start(child)
+        self.workers.append(Watched(child))
 
     def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT
