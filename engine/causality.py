@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.findings import Finding, Window
-from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Role
+from engine.findings import Finding, Placed, Window, healed
+from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role
 from engine.progress import Progress
 
 SAME_CLOCK = 2.0
 """Seconds by which two lines of one node may be out of order."""
 TWO_CLOCKS = 15.0
 """Seconds by which two nodes' clocks may differ when nothing more is known."""
+LATE = 60.0
+"""Seconds after the job was stuck from which a fault came too late to be the cause."""
 TIED = 10.0
 """Causes that began within so many seconds of each other on different nodes cannot be ordered."""
 
@@ -74,7 +76,13 @@ def rank_class(finding: Finding) -> int:
 
 
 def choose(
-    findings: list[Finding], progress: Progress, window: Window, all_nodes: tuple[str, ...], *, degraded: bool
+    findings: list[Finding],
+    placed: list[Placed],
+    progress: Progress,
+    window: Window,
+    attempt: Attempt,
+    *,
+    degraded: bool,
 ) -> Choice:
     """Decide on the root of an attempt that did not succeed."""
     alive = [f for f in findings if f.aside is None]
@@ -82,23 +90,58 @@ def choose(
         if finding.rule.needs and not _has_needed(finding, alive):
             finding.role = Role.SYMPTOM
     possible = [f for f in alive if f.role in (Role.CAUSE, Role.EITHER)]
-    ruled = [Ruled(f, refuted=_refuted(f, progress, window, degraded)) for f in possible]
+    trouble = trouble_began(alive, progress, window)
+    ruled = [Ruled(f, refuted=_refuted(f, progress, window, degraded) or _was_late(f, trouble)) for f in possible]
+    for one in ruled:
+        one.refuted = one.refuted or _has_healed(one.finding, placed, trouble)
     choice = Choice(ruled=ruled)
     for strong in (True, False):
         stage = [r for r in ruled if r.refuted is None and (strong == _is_strong(r.finding) or not strong)]
         _explain(stage)
-        roots = [r for r in stage if r.open]
-        roots = _without_external(roots, choice, progress)
+        roots = _without_external([r for r in stage if r.open], choice)
         if roots:
             _order(roots)
-            roots = [r for r in roots if r.open]
-            _settle(choice, [r.finding for r in roots], all_nodes)
+            _settle(choice, [r.finding for r in roots if r.open], attempt)
             break
     if choice.roots and _is_strong(choice.roots[0]):
         for one in ruled:
             if one.open and one.finding not in choice.roots and not _is_strong(one.finding):
                 one.weak = "it is often the far side of something else, and a firmer cause stands"
     return choice
+
+
+def trouble_began(alive: list[Finding], progress: Progress, window: Window) -> float | None:
+    """When the job was stuck or failing at the latest: a time-out tells how long it waited, a tear-down has a time."""
+    known: list[float] = []
+    earliest = progress.last_at if progress.last_at is not None else window.start
+    for finding in alive:
+        for placed in finding.placed:
+            if placed.at is None or finding.role not in (Role.SYMPTOM, Role.TEARDOWN):
+                continue
+            if placed.elapsed >= 60 and finding.role is Role.SYMPTOM and "elapsed_ms" in placed.hit.captures:
+                known.append(placed.at - placed.elapsed)
+            elif finding.role is Role.TEARDOWN and finding.rule.family == "slurm" and placed.hit.inherited is None:
+                known.append(placed.at)
+    fitting = [at for at in known if earliest is None or at >= earliest - 60]
+    return min(fitting, default=None)
+
+
+def _was_late(finding: Finding, trouble: float | None) -> str | None:
+    if trouble is None or finding.onset is None or (finding.rule.domain, finding.rule.sub_domain) in EXTERNAL_ENDS:
+        return None
+    late = finding.onset - trouble
+    return f"it came {_minutes(late)} after the job was already stuck or failing" if late > LATE else None
+
+
+def _has_healed(finding: Finding, placed: list[Placed], trouble: float | None) -> str | None:
+    end = healed(finding, placed)
+    if end is None or end.at is None or finding.rule.degrades:
+        return None
+    if trouble is not None and trouble < end.at + 60:
+        return None
+    if trouble is None and finding.last is not None and end.at > finding.last + 60:
+        return None
+    return f"the condition ended by itself ({end.hit.text[:80]})"
 
 
 def _is_strong(finding: Finding) -> bool:
@@ -182,6 +225,8 @@ def may_explain(cause: Finding, effect: Finding) -> bool:
 
 
 def _by_rule(cause: Finding, effect: Finding) -> bool:
+    if cause.rule.id == effect.rule.id:
+        return False
     if cause.rule.may_explain(effect.rule.id):
         return True
     if effect.role in (Role.SYMPTOM, Role.TEARDOWN, Role.CONFIRMATION):
@@ -191,8 +236,6 @@ def _by_rule(cause: Finding, effect: Finding) -> bool:
     if effect.role is Role.EITHER or effect.bare:
         return True
     same_node = bool(cause.node) and (cause.node == effect.node or effect.nodes == (cause.node,))
-    if cause.rule.id == effect.rule.id:
-        return False
     return same_node and rank_class(cause) < rank_class(effect) and rank_class(cause) > 1
 
 
@@ -220,7 +263,7 @@ def _by_time(cause: Finding, effect: Finding) -> bool:
     return effect.first - effect.elapsed - last <= cause.rule.within
 
 
-def _without_external(roots: list[Ruled], choice: Choice, progress: Progress) -> list[Ruled]:
+def _without_external(roots: list[Ruled], choice: Choice) -> list[Ruled]:
     """An external end is the root only when nothing failed before it."""
     external = [r for r in roots if (r.finding.rule.domain, r.finding.rule.sub_domain) in EXTERNAL_ENDS]
     if not external:
@@ -279,25 +322,34 @@ def _order(roots: list[Ruled]) -> None:
                 one.later_than = same_place[0].finding
 
 
-def _settle(choice: Choice, roots: list[Finding], all_nodes: tuple[str, ...]) -> None:
+def _settle(choice: Choice, roots: list[Finding], attempt: Attempt) -> None:
     roots.sort(key=lambda f: (f.onset if f.onset is not None else float("inf"), rank_class(f), f.key))
     choice.roots = roots
-    pairs = {(f.rule.domain, f.rule.sub_domain) for f in roots}
+    pairs = sorted({(f.rule.domain or UNATTRIBUTED, f.rule.sub_domain or NO_SUB_DOMAIN) for f in roots})
     domains = {domain for domain, _ in pairs}
     if len(pairs) == 1:
-        choice.domain, choice.sub_domain = (
-            roots[0].rule.domain or UNATTRIBUTED,
-            roots[0].rule.sub_domain or NO_SUB_DOMAIN,
-        )
-    elif len(domains) == 1:
-        choice.domain, choice.sub_domain, choice.ambiguous = roots[0].rule.domain or UNATTRIBUTED, AMBIGUOUS, True
+        choice.domain, choice.sub_domain = pairs[0]
     else:
-        choice.domain, choice.sub_domain, choice.ambiguous = UNATTRIBUTED, AMBIGUOUS, True
+        choice.domain = pairs[0][0] if len(domains) == 1 else UNATTRIBUTED
+        choice.sub_domain, choice.ambiguous = AMBIGUOUS, True
     nodes = sorted({node for f in roots for node in blamed(f)})
-    if len(nodes) > 1 and not choice.ambiguous and set(nodes) >= set(all_nodes):
+    alone = None if choice.ambiguous else _only_node(roots, attempt)
+    if alone is not None and roots[0].rule.on_one_node is not None:
+        (choice.domain, choice.sub_domain), nodes = roots[0].rule.on_one_node, [alone]
+    elif len(nodes) > 1 and not choice.ambiguous and set(nodes) >= set(attempt.nodes):
         choice.everywhere = True
         nodes = []
     choice.nodes = tuple(nodes)
+
+
+def _only_node(roots: list[Finding], attempt: Attempt) -> str | None:
+    """The one node of several whose ranks all report the fault, if there is one."""
+    nodes = {node for f in roots for node in f.nodes}
+    if len(nodes) != 1 or len(attempt.nodes) < 2:
+        return None
+    ranks = {rank for f in roots for rank in f.ranks}
+    per_node = attempt.gpus_per_node or 1
+    return next(iter(nodes)) if len(ranks) >= min(per_node, 2) or not ranks else None
 
 
 def blamed(finding: Finding) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import BinaryIO, cast
 
@@ -58,8 +58,8 @@ def diagnose(
     streams = sorted(streams, key=lambda s: s.name)
     scanner = scanner_of(ruleset)
     read = _read(attempt, streams, scanner)
-    window, places = read.window, read.places
     placed, clocks = _place(read)
+    window, places = read.window, read.places
     progress = read_progress(
         [(scan, clocks[scan.stream.name], places.stream_node(scan.stream)) for scan in read.scans], window
     )
@@ -72,7 +72,7 @@ def diagnose(
     lapse_persistent(placed, window)
     findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
     view = outcome.first_view(attempt, progress, findings, window)
-    choice = causality.choose(findings, progress, window, attempt.nodes, degraded=view.may_be_degraded)
+    choice = causality.choose(findings, placed, progress, window, attempt, degraded=view.may_be_degraded)
     view = outcome.final_view(view, choice, missing, progress, findings, window)
     choice = outcome.settle(view, choice, missing)
     reports = [*collected, *read.reports]
@@ -178,6 +178,7 @@ def _place(read: Evidenced) -> tuple[list[Placed], dict[str, StreamClock]]:
     window = read.window
     clocks = {scan.stream.name: StreamClock(window.start, window.end, scan.samples) for scan in read.scans}
     shifts = _skews(read, clocks)
+    window = read.window = msgspec.structs.replace(window, launches=_launches(read, clocks, shifts))
     placed: list[Placed] = []
     for scan in read.scans:
         node = read.places.stream_node(scan.stream)
@@ -186,18 +187,31 @@ def _place(read: Evidenced) -> tuple[list[Placed], dict[str, StreamClock]]:
     return placed, clocks
 
 
+def _launches(read: Evidenced, clocks: dict[str, StreamClock], shifts: dict[str, float]) -> dict[str, float]:
+    """When each node's slurmd launched the job, by its corrected clock."""
+    found: dict[str, float] = {}
+    for node, at in _own_launches(read, clocks):
+        found.setdefault(node, at - shifts.get(node, 0.0))
+    return found
+
+
+def _own_launches(read: Evidenced, clocks: dict[str, StreamClock]) -> Iterator[tuple[str, float]]:
+    for scan in read.scans:
+        node = read.places.stream_node(scan.stream)
+        if scan.stream.source is not Source.SYSLOG or node is None:
+            continue
+        for hit in scan.hits:
+            if hit.rule.id == "origin.slurmd-launch" and hit.captures.get("job") == read.attempt.workload.id:
+                at = clocks[scan.stream.name].resolve(hit.stamp).at
+                if at is not None:
+                    yield node, at
+
+
 def _skews(read: Evidenced, clocks: dict[str, StreamClock]) -> dict[str, float]:
     """Seconds by which each node's clock is ahead, from the moment at which its slurmd launched this job."""
     shifts: dict[str, float] = {}
-    for scan in read.scans:
-        node = read.places.stream_node(scan.stream)
-        if scan.stream.source is not Source.SYSLOG or node is None or read.window.start is None:
-            continue
-        for hit in scan.hits:
-            if hit.rule.id != "origin.slurmd-launch" or hit.captures.get("job") != read.attempt.workload.id:
-                continue
-            at = clocks[scan.stream.name].resolve(hit.stamp).at
-            if at is not None and MIN_SKEW < abs(at - read.window.start) < MAX_SKEW:
-                shifts.setdefault(node, at - read.window.start)
-            break
+    for node, at in _own_launches(read, clocks):
+        start = read.window.start
+        if start is not None and MIN_SKEW < abs(at - start) < MAX_SKEW:
+            shifts.setdefault(node, at - start)
     return shifts

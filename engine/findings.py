@@ -8,13 +8,17 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.clock import Resolved, StreamClock
-from engine.model import Attempt, Role, Signal
+from engine.model import Attempt, Role, Signal, Source
 from engine.origin import Places, normal_device
 from engine.ruleset import Rule
 from engine.scan import Hit, StreamScan
 
-SLACK_BEFORE = 120.0
+SLACK_BEFORE = 60.0
 """Seconds before the start in which a line still belongs to the attempt (prolog, clocks)."""
+SLACK_LAUNCH = 5.0
+"""The same on a node whose own slurmd tells when it launched the job."""
+SLACK_CAUSE = 30.0
+"""Seconds after the end at which a fault may still be written and have caused it."""
 SLACK_AFTER = 600.0
 """Seconds after the end in which a line may still report the failure (node declared down, epilog)."""
 
@@ -96,8 +100,12 @@ class Window(msgspec.Struct, frozen=True):
 
     start: float | None
     end: float | None
+    launches: dict[str, float] = {}
+    """node -> when its own slurmd launched the job, by its (corrected) clock"""
 
-    def before(self, at: float) -> bool:
+    def before(self, at: float, node: str | None = None) -> bool:
+        if node in self.launches:
+            return at < self.launches[node] - SLACK_LAUNCH
         return self.start is not None and at < self.start - SLACK_BEFORE
 
     def after(self, at: float) -> bool:
@@ -152,9 +160,13 @@ def _aside(placed: Placed, places: Places, window: Window) -> str | None:
         return f"{placed.node} is not one of the attempt's nodes"
     if placed.at is None:
         return None
-    if window.before(placed.at) and not placed.rule.persists:
+    own_clock = placed.node if placed.hit.source is Source.SYSLOG else None
+    if window.before(placed.at, own_clock) and not placed.rule.persists:
         return "it happened before the attempt began"
     if window.after(placed.at):
+        return "it happened after the attempt had ended"
+    could_cause = placed.rule.role in (Role.CAUSE, Role.EITHER)
+    if could_cause and window.end is not None and placed.at - placed.elapsed > window.end + SLACK_CAUSE:
         return "it happened after the attempt had ended"
     return None
 
@@ -162,7 +174,7 @@ def _aside(placed: Placed, places: Places, window: Window) -> str | None:
 def lapse_persistent(placed: list[Placed], window: Window) -> None:
     """A condition from before the start holds on unless something that clears it came later on the same node."""
     for one in placed:
-        if one.aside or not one.rule.persists or one.at is None or not window.before(one.at):
+        if one.aside or not one.rule.persists or one.at is None or not window.before(one.at, one.node):
             continue
         for other in placed:
             same = other.node == one.node and other.at is not None and other.at > one.at
@@ -222,6 +234,24 @@ def _summarise(finding: Finding) -> None:
     finding.ranks = tuple(sorted({p.rank for p in finding.placed if p.rank is not None}))
     finding.elapsed = max((p.elapsed for p in finding.placed), default=0.0)
     finding.title = title_of(finding.rule, finding.placed[0].hit.captures)
+
+
+def healed(finding: Finding, placed: Iterable[Placed]) -> Placed | None:
+    """The signal that ended the finding's condition for good, when its rule names such signals (`cleared_by`)."""
+    if not finding.rule.cleared_by or finding.last is None:
+        return None
+    for other in placed:
+        same_node = other.node == finding.node
+        same_device = finding.device is None or other.device is None or other.device == finding.device
+        if (
+            same_node
+            and same_device
+            and other.at is not None
+            and other.at >= finding.last
+            and _clears(finding.rule, other.rule.id)
+        ):
+            return other
+    return None
 
 
 def attempt_window(attempt: Attempt) -> Window:

@@ -82,6 +82,7 @@ class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     persists: bool | None = None
     cleared_by: tuple[str, ...] | None = None
     degrades: bool | None = None
+    on_one_node: str | None = None
     recommend: Recommend | None = None
     guide: str | None = None
     does_not_prove: str | None = None
@@ -148,6 +149,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     persists: bool
     cleared_by: tuple[str, ...]
     degrades: bool
+    on_one_node: tuple[str, str] | None
+    """Domain and sub-domain when all ranks of one node report it and no other node does: then the node is to blame."""
     recommend: Recommend | None
     guide: str
     does_not_prove: str
@@ -290,12 +293,23 @@ def build_rule(parts: dict[str, Any], status: str) -> Rule:
         persists=bool(parts.get("persists")),
         cleared_by=tuple(parts.get("cleared_by") or ()),
         degrades=bool(parts.get("degrades")),
+        on_one_node=_pair(parts.get("on_one_node")),
         recommend=parts.get("recommend"),
         guide=parts.get("guide") or "",
         does_not_prove=parts.get("does_not_prove") or "",
         references=tuple(parts.get("references") or ()),
         status=status,
     )
+
+
+def _pair(text: str | None) -> tuple[str, str] | None:
+    """``"platform/node_config"`` as a pair. Raises ValueError."""
+    if text is None:
+        return None
+    domain, _, sub_domain = text.partition("/")
+    if sub_domain not in SUB_DOMAINS.get(domain, ()):
+        raise ValueError(f"on_one_node: {text!r} is not domain/sub_domain")
+    return domain, sub_domain
 
 
 class Ruleset:
