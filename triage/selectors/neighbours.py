@@ -10,6 +10,21 @@ from engine.model import Outcome
 from triage.models import Attempt
 
 
+MAX_ALIKE = 5
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Other attempts whose current diagnosis has the same fingerprint."""
+
+    newest: list[Attempt]
+    count: int
+
+    @property
+    def more(self) -> int:
+        return self.count - len(self.newest)
+
+
 @dataclass(frozen=True)
 class Neighbours:
     newer: int | None
@@ -23,3 +38,12 @@ def neighbours(attempt: Attempt) -> Neighbours:
     newer = failures.filter(Q(sort_at__gte=at) & (Q(sort_at__gt=at) | Q(id__gt=pk))).order_by("sort_at", "id")
     older = failures.filter(Q(sort_at__lte=at) & (Q(sort_at__lt=at) | Q(id__lt=pk))).order_by("-sort_at", "-id")
     return Neighbours(newer.values_list("pk", flat=True).first(), older.values_list("pk", flat=True).first())
+
+
+def alike(attempt: Attempt) -> Alike:
+    """Other attempts that failed in the same way, newest first. Two queries."""
+    if attempt.diagnosis is None:
+        return Alike([], 0)
+    same = Attempt.objects.filter(diagnosis__fingerprint=attempt.diagnosis.fingerprint).exclude(pk=attempt.pk)
+    newest = same.select_related("workload", "cluster").order_by("-sort_at", "-id")[:MAX_ALIKE]
+    return Alike(list(newest), same.count())

@@ -61,9 +61,8 @@ def rank_map(contract: Mapping[str, Any]) -> RankMap | None:
     kinds: list[tuple[str, str]] = []
     for rank in root["ranks"] if root else ():
         first.setdefault(rank, ("root", root["title"], _proof(root, by_rank, rank)))
-    for symptom in sorted(contract["symptoms"], key=lambda s: (s["first_at"] is None, s["first_at"] or "", s["rule"])):
-        if not symptom["ranks"]:
-            continue
+    told = [s for s in contract["symptoms"] if s["ranks"] and s["first_at"] and (s["explained_by"] or not root)]
+    for symptom in sorted(told, key=lambda s: (s["first_at"] is None, s["first_at"] or "", s["rule"])):
         known = next((kind for kind, title in kinds if title == symptom["title"]), None)
         if known is None:
             known = f"k{len(kinds) + 1}" if len(kinds) < MAX_KINDS else "other"

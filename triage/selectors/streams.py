@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from django.db.models import Q
 
 from triage.blobs import BlobError, BlobReader
 from triage.line_times import LineTimes
@@ -102,17 +104,25 @@ def lines_around_time(stream: Stream, at: datetime, *, before: int = 2, after: i
         return replace(window, lines=timed)
 
 
-def same_moment(attempt: Attempt, at: datetime, *, but: Stream | None = None, limit: int = 8) -> list[StreamWindow]:
+def same_moment(
+    attempt: Attempt, at: datetime, *, but: Stream | None = None, limit: int = 8, prefer: Sequence[str] = ()
+) -> list[StreamWindow]:
     """What the other streams of the attempt said around a moment: one window a stream that tells times.
 
-    Kernel logs first, then job logs; only streams that cover the moment or come near to it (an hour).
+    Streams of the nodes in `prefer` first, in that order; of those kernel logs first, then job logs. Only streams that cover
+    the moment or come near to it (an hour).
     """
     near = timedelta(hours=1)
-    streams = attempt.streams.filter(source__in=["applog", "syslog"], first_at__lte=at + near, last_at__gte=at - near)
+    covers = (Q(first_at__lte=at + near) | Q(first_at__isnull=True)) & (Q(last_at__gte=at - near) | Q(last_at__isnull=True))
+    streams = attempt.streams.filter(covers, source__in=["applog", "syslog"])
+    rank = {node: index for index, node in enumerate(prefer)}
     if but is not None:
         streams = streams.exclude(pk=but.pk)
-    windows = []
-    for stream in streams.exclude(blob="").order_by("-source", "name")[:limit]:
+    windows: list[StreamWindow] = []
+    found = sorted(streams.exclude(blob="").order_by("-source", "name")[:5000], key=lambda s: rank.get(s.node or "", len(rank)))
+    for stream in found[: 3 * limit]:
+        if len(windows) == limit:
+            break
         stream.attempt = attempt
         try:
             window = lines_around_time(stream, at)

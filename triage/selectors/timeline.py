@@ -181,7 +181,8 @@ def _marks(entries: Sequence[Mapping[str, Any]], axis: _Axis, y: float, is_root:
         assert at is not None
         shape = "root" if is_root(entry) else SHAPES.get(entry["kind"], "ctx")
         x = axis.x(at)
-        near = next((g for g in reversed(groups) if g[0] == shape and x - g[1] < NEAR), None)
+        joins = ("sym", "tear") if shape == "tear" else (shape,)
+        near = next((g for g in reversed(groups) if g[0] in joins and x - g[1] < NEAR), None)
         if near:
             near[2].append(entry)
         else:

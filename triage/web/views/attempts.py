@@ -6,18 +6,22 @@ import json
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST
 
+from engine import report
+from engine.model import Diagnosis
 from triage import times
-from triage.models import Attempt, Diagnosis, TriageState
+from triage.models import Attempt, TriageState
+from triage.models import Diagnosis as Kept
 from triage.selectors import attempts as select
 from triage.selectors.evidence import Story, tell
 from triage.selectors.guides import guide
-from triage.selectors.neighbours import neighbours
+from triage.selectors.neighbours import alike, neighbours
 from triage.selectors.rankmap import rank_map
 from triage.selectors.timeline import picture
 from triage.services.triage import request_triage
@@ -36,7 +40,7 @@ def detail_or_404(pk: int) -> select.AttemptDetail:
         raise Http404 from None
 
 
-def story_of(diagnosis: Diagnosis, pk: int) -> Story:
+def story_of(diagnosis: Kept, pk: int) -> Story:
     return tell(diagnosis, reverse("evidence-first", args=[pk]))
 
 
@@ -107,10 +111,8 @@ def as_json(request: HttpRequest, pk: int) -> HttpResponse:
 @signed_in
 def as_markdown(request: HttpRequest, pk: int) -> HttpResponse:
     """The same as a report to read or to paste."""
-    from engine.report import to_markdown
-
     _, contract = _contract(pk)
-    return _download(to_markdown(contract), "text/markdown; charset=utf-8", f"attempt-{pk}-diagnosis.md")
+    return _download(report.as_markdown(msgspec.convert(contract, Diagnosis)), "text/markdown; charset=utf-8", f"attempt-{pk}-diagnosis.md")
 
 
 def _download(body: str, kind: str, name: str) -> HttpResponse:
@@ -144,12 +146,15 @@ def _progress(detail: select.AttemptDetail) -> dict[str, Any]:
 def _verdict(detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
     contract = story.contract
     root = contract["root_cause"]
-    symptoms = contract["symptoms"]
+    symptoms = [symptom for symptom in contract["symptoms"] if symptom["explained_by"] or not root]
+    aside = [symptom for symptom in contract["symptoms"] if not symptom["explained_by"] and root]
     advice = contract["recommendation"]
     return {
         "story": story,
         "d": contract,
         "root": root,
+        "lede": None if root else _lede(contract["reasoning"]),
+        "suspects": [node["node"] for node in contract["affected_nodes"] if node["role"] == "suspect"],
         "trail": story.trail,
         "advice": advice,
         "advice_title": words.action(advice["action"], advice["exclude_nodes"]),
@@ -164,13 +169,23 @@ def _verdict(detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
         "symptoms": symptoms[:MAX_ROWS],
         "symptoms_left": max(0, len(symptoms) - MAX_ROWS),
         "symptom_lines": sum(symptom["count"] for symptom in symptoms),
-        "rivals": contract["candidates"][:MAX_ROWS],
-        "nodes": _nodes(contract),
+        "aside": aside[:MAX_ROWS],
+        "alike": alike(detail.attempt),
+        "rivals": [
+            {**rival, "why": rival.get("not_root_because") or rival.get("undecided_because") or ""}
+            for rival in contract["candidates"][:MAX_ROWS]
+        ],
+        "nodes": _nodes(contract, symptoms),
         "missing": [c for c in contract["coverage"] if c["status"] in ("missing", "error", "partial", "empty")],
         "complete": sum(c["status"] == "ok" for c in contract["coverage"]),
         "guide": guide(root["rule"], root["title"]) if root else None,
         "streams": {stream.name: stream for stream in detail.streams},
     }
+
+
+def _lede(reasoning: list[str]) -> str:
+    """What stands under the title when there is no root: the first sentence with evidence, else the last."""
+    return next((sentence for sentence in reasoning if "[e" in sentence), reasoning[-1] if reasoning else "")
 
 
 def _between(first: datetime | str | None, last: datetime | str | None) -> float | None:
@@ -186,14 +201,14 @@ def _exclude(found: Attempt, nodes: list[str]) -> str:
     return ("--exclude=" if found.workload.scheduler == "slurm" else "") + ",".join(nodes)
 
 
-def _nodes(contract: dict[str, Any]) -> list[dict[str, Any]]:
+def _nodes(contract: dict[str, Any], symptoms: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Affected nodes with what each reported."""
     said: dict[str, list[str]] = {}
     root = contract["root_cause"]
     if root:
         for node in root["nodes"]:
             said.setdefault(node, []).append(root["title"])
-    for symptom in contract["symptoms"]:
+    for symptom in symptoms:
         for node in symptom["nodes"]:
             parts = said.setdefault(node, [])
             if len(parts) < 4 and symptom["title"] not in parts:

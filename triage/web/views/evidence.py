@@ -83,7 +83,7 @@ def item(request: HttpRequest, pk: int, ref: str) -> HttpResponse:
     evidence = story.trail[ref]
     refs = list(story.trail)
     at = refs.index(ref)
-    context = {
+    context: dict[str, Any] = {
         "evidence": evidence,
         "position": at + 1,
         "previous": story.trail[refs[at - 1]] if at else None,
@@ -96,7 +96,10 @@ def item(request: HttpRequest, pk: int, ref: str) -> HttpResponse:
         window = _window(request, stream_, evidence.line, evidence.offset)
     except (Stream.DoesNotExist, streams.StreamGone):
         return render(request, "evidence/page.html", _kept(found, story, evidence) | context)
-    return render(request, "evidence/page.html", _viewer(request, found, story, stream_, window, evidence.line, evidence) | context)
+    context = _viewer(request, found, story, stream_, window, evidence.line, evidence) | context
+    line = next((line.text for line in context["lines"] if line.number == evidence.line), "")
+    context["derived"] = evidence.text not in line
+    return render(request, "evidence/page.html", context)
 
 
 @signed_in
@@ -280,7 +283,9 @@ def _ruler(window: streams.StreamWindow, here: Mapping[int, EvidenceItem], targe
 
 def _lanes(found: Attempt, stream_: Stream, moment: Any, story: Story | None) -> list[Lane]:
     lanes = []
-    for window in streams.same_moment(found, moment, but=stream_):
+    nodes = [node["node"] for node in story.diagnosis.contract["affected_nodes"]] if story else []
+    prefer = [node for node in dict.fromkeys([stream_.node or "", *nodes]) if node]
+    for window in streams.same_moment(found, moment, but=stream_, prefer=prefer):
         shown = _shown(window.lines, _here(story, window.stream), None, False)
         apart = [_apart(line.at, moment) for line in window.lines]
         lanes.append(Lane(window.stream, printable(window.stream.name), tuple(zip(shown, apart, strict=True))))
