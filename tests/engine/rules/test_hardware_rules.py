@@ -10,9 +10,10 @@ from engine.model import Role
 from engine.origin import normal_device
 from engine.ruleset import Rule, Ruleset, load_ruleset
 
-FAMILIES = set("xid sxid nvlink driver fabricmanager dcgm pcie kernel memory thermal power bmc metric".split())
-APPLICATION_XIDS = "8 11 13 25 31 32 69 109".split()
-DEVICE_XIDS = "46 48 62 64 74 79 94 95 110 119 120 136 140 143 158 171 172".split()
+GPU_FAMILIES = {"xid", "sxid", "nvlink", "driver", "fabricmanager", "dcgm", "metric"}
+FAMILIES = GPU_FAMILIES | {"pcie", "kernel", "memory", "thermal", "power", "bmc"}
+APPLICATION_XIDS = (8, 11, 13, 25, 31, 32, 69, 109)
+DEVICE_XIDS = (46, 48, 62, 64, 74, 79, 94, 95, 110, 119, 120, 136, 140, 143, 158, 171, 172)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def only(ruleset: Ruleset, line: str) -> tuple[Rule, dict[str, str]]:
     return found[0]
 
 
-def xid(ruleset: Ruleset, number: str, tail: str = "") -> Rule:
+def xid(ruleset: Ruleset, number: int, tail: str = "") -> Rule:
     return only(ruleset, f"NVRM: Xid (PCI:0000:61:00): {number}, {tail or 'pid=7, name=python3, Ch 00000008'}")[0]
 
 
@@ -68,13 +69,13 @@ def test_one_xid_in_all_wordings_is_the_same_fault_of_the_same_device(ruleset: R
 
 
 @pytest.mark.parametrize("number", APPLICATION_XIDS)
-def test_an_application_xid_alone_blames_no_node(ruleset: Ruleset, number: str) -> None:
+def test_an_application_xid_alone_blames_no_node(ruleset: Ruleset, number: int) -> None:
     rule = xid(ruleset, number)
     assert (rule.role, rule.domain, rule.sub_domain, rule.blames) == (Role.EITHER, "software", "user_code", "none")
 
 
 @pytest.mark.parametrize("number", DEVICE_XIDS)
-def test_a_device_xid_is_a_cause_on_its_node(ruleset: Ruleset, number: str) -> None:
+def test_a_device_xid_is_a_cause_on_its_node(ruleset: Ruleset, number: int) -> None:
     rule = xid(ruleset, number)
     assert (rule.role, rule.domain, rule.blames) == (Role.CAUSE, "hardware", "node")
     assert rule.recommend and rule.recommend.action == "restart_excluding"
@@ -83,23 +84,23 @@ def test_a_device_xid_is_a_cause_on_its_node(ruleset: Ruleset, number: str) -> N
 @pytest.mark.parametrize(
     ("number", "role"),
     [
-        ("43", Role.SYMPTOM),
-        ("45", Role.TEARDOWN),
-        ("63", Role.CONFIRMATION),
-        ("92", Role.CONFIRMATION),
-        ("108", Role.SYMPTOM),
-        ("121", Role.CONTEXT),
-        ("137", Role.SYMPTOM),
-        ("154", Role.CONFIRMATION),
-        ("176", Role.CONTEXT),
+        (43, Role.SYMPTOM),
+        (45, Role.TEARDOWN),
+        (63, Role.CONFIRMATION),
+        (92, Role.CONFIRMATION),
+        (108, Role.SYMPTOM),
+        (121, Role.CONTEXT),
+        (137, Role.SYMPTOM),
+        (154, Role.CONFIRMATION),
+        (176, Role.CONTEXT),
     ],
 )
-def test_records_clean_up_and_corrected_errors_are_never_a_root(ruleset: Ruleset, number: str, role: Role) -> None:
+def test_records_clean_up_and_corrected_errors_are_never_a_root(ruleset: Ruleset, number: int, role: Role) -> None:
     assert xid(ruleset, number).role is role
 
 
 def test_an_unknown_xid_is_shown_and_decides_nothing(ruleset: Ruleset) -> None:
-    rule = xid(ruleset, "299", "something of the future")
+    rule = xid(ruleset, 299, "something of the future")
     assert (rule.id, rule.role) == ("xid.event", Role.CONTEXT)
 
 
