@@ -27,7 +27,7 @@ from triage.supervisor.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT = 150  # seconds; a machine that runs other tests beside this is slow
-SECOND_START_LIMIT = 15 if os.environ.get("CI") == "true" else 30
+SECOND_START_LIMIT = 15  # seconds on a machine that has nothing else to do
 
 pytestmark = pytest.mark.demo
 
@@ -167,6 +167,7 @@ def test_sigterm_ends_all_of_it_within_ten_seconds(run: Run) -> None:
 
 
 def test_a_second_start_keeps_the_data_and_is_quick(run: Run) -> None:
+    others = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     again = Run(run.folder, run.port)
     try:
         seconds = again.wait_ready()
@@ -178,4 +179,4 @@ def test_a_second_start_keeps_the_data_and_is_quick(run: Run) -> None:
         assert [child for child in children if child.is_running()] == []
     finally:
         again.process.kill()
-    assert seconds < SECOND_START_LIMIT
+    assert seconds < SECOND_START_LIMIT * others
