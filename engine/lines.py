@@ -37,6 +37,8 @@ _LOKI_LABEL = re.compile(r"([a-z_]\w*)=\"([^\"]*)\"")
 _GLOG_TAIL = re.compile(r"\s+(?:\d+ )?[\w./-]+:\d+\] ?")
 _TQDM = re.compile(r".{0,80}?\d{1,3}%\|[^|]{0,200}\| *[\d.,kMG]+/[\d.,kMG?]+ \[[^\]]{0,120}\]")
 _RANK_WORD = re.compile(r"(?:^|[\s|\[(<])(?:global[ _])?[Rr]ank[ _:=]{1,2}(\d{1,6})(?=[\s|\])>,:]|$)")
+_INNER = re.compile(r"(?:\[[^\]\d]{1,24}\]|[A-Z]{4,8}:?|[\w.-]{1,24}:)[ :|-]*(?=[\[(]?20\d\d)")
+"""A tag that stands before the time: ``[titan] 2026-05-03 11:31:38,344``."""
 _DMESG_LEVEL = re.compile(r"(?:kern|daemon|user|syslog) *:[a-z]+ *: ")
 _LEAD_NOISE = re.compile(r"[\s|:-]*(?=[^\s|:-])")
 
@@ -119,6 +121,11 @@ def clean(raw: bytes) -> Line:
         return line
     line = Line([text], [])
     _peel(line)
+    if not line.stamps and line.texts:
+        inner = _INNER.match(line.texts[0])
+        found = read_stamp(line.texts[0][inner.end() :]) if inner else None
+        if inner and found and found[0].kind == "full":
+            line.stamps.append(found[0])
     return line
 
 
@@ -188,7 +195,9 @@ def _peel_once(line: Line, text: str) -> None:
             line.texts[0] = text[found.end() :]
             return
         if head == " ":
-            return
+            text = text.lstrip()
+            if not text.startswith("["):  # Megatron writes " [2026-11-03 02:00:00] iteration ..."
+                return
     if _peel_stamp(line, text):
         return
     found = _NCCL.match(text)
