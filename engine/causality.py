@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.findings import Finding, Placed, Window, healed
+from engine.findings import Finding, Placed, Window
 from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role
 from engine.progress import Progress
 
@@ -61,12 +61,17 @@ class Choice(msgspec.Struct):
     """The fault shows on all nodes of the job alike, so no single node is blamed."""
 
 
+def is_end(finding: Finding) -> bool:
+    """An end from outside: preemption, time limit, cancellation, eviction."""
+    return (finding.rule.domain, finding.rule.sub_domain) in EXTERNAL_ENDS
+
+
 def rank_class(finding: Finding) -> int:
     """Precedence class: 1 external end, 2 node death, 3 device, 4 platform, network, storage, 5 resource limit, 6 user
     code.
     """
     rule = finding.rule
-    if (rule.domain, rule.sub_domain) in EXTERNAL_ENDS:
+    if is_end(finding):
         return 1
     if rule.id.startswith(_NODE_DEATH):
         return 2
@@ -77,23 +82,21 @@ def rank_class(finding: Finding) -> int:
 
 def choose(
     findings: list[Finding],
-    placed: list[Placed],
+    trouble: float | None,
     progress: Progress,
     window: Window,
     attempt: Attempt,
     *,
     degraded: bool,
+    ends: bool = True,
 ) -> Choice:
-    """Decide on the root of an attempt that did not succeed."""
-    alive = [f for f in findings if f.aside is None]
+    """Decide on the root of an attempt that did not succeed. Without `ends`, ends from outside are not looked at."""
+    alive = [f for f in findings if f.aside is None and (ends or not is_end(f))]
     for finding in alive:
         if finding.rule.needs and not _has_needed(finding, alive):
             finding.role = Role.SYMPTOM
     possible = [f for f in alive if f.role in (Role.CAUSE, Role.EITHER)]
-    trouble = trouble_began(alive, progress, window)
     ruled = [Ruled(f, refuted=_refuted(f, progress, window, degraded) or _was_late(f, trouble)) for f in possible]
-    for one in ruled:
-        one.refuted = one.refuted or _has_healed(one.finding, placed, trouble)
     choice = Choice(ruled=ruled)
     for strong in (True, False):
         stage = [r for r in ruled if r.refuted is None and (strong == _is_strong(r.finding) or not strong)]
@@ -110,38 +113,26 @@ def choose(
     return choice
 
 
-def trouble_began(alive: list[Finding], progress: Progress, window: Window) -> float | None:
+def trouble_began(placed: list[Placed], progress: Progress, window: Window) -> float | None:
     """When the job was stuck or failing at the latest: a time-out tells how long it waited, a tear-down has a time."""
     known: list[float] = []
     earliest = progress.last_at if progress.last_at is not None else window.start
-    for finding in alive:
-        for placed in finding.placed:
-            if placed.at is None or finding.role not in (Role.SYMPTOM, Role.TEARDOWN):
-                continue
-            if placed.elapsed >= 60 and finding.role is Role.SYMPTOM and "elapsed_ms" in placed.hit.captures:
-                known.append(placed.at - placed.elapsed)
-            elif finding.role is Role.TEARDOWN and finding.rule.family == "slurm" and placed.hit.inherited is None:
-                known.append(placed.at)
+    for one in placed:
+        if one.at is None or one.aside:
+            continue
+        if one.rule.role is Role.SYMPTOM and one.elapsed >= 60 and "elapsed_ms" in one.hit.captures:
+            known.append(one.at - one.elapsed)
+        elif one.rule.role is Role.TEARDOWN and one.rule.family == "slurm" and one.hit.inherited is None:
+            known.append(one.at)
     fitting = [at for at in known if earliest is None or at >= earliest - 60]
     return min(fitting, default=None)
 
 
 def _was_late(finding: Finding, trouble: float | None) -> str | None:
-    if trouble is None or finding.onset is None or (finding.rule.domain, finding.rule.sub_domain) in EXTERNAL_ENDS:
+    if trouble is None or finding.onset is None or is_end(finding):
         return None
     late = finding.onset - trouble
     return f"it came {_minutes(late)} after the job was already stuck or failing" if late > LATE else None
-
-
-def _has_healed(finding: Finding, placed: list[Placed], trouble: float | None) -> str | None:
-    end = healed(finding, placed)
-    if end is None or end.at is None or finding.rule.degrades:
-        return None
-    if trouble is not None and trouble < end.at + 60:
-        return None
-    if trouble is None and finding.last is not None and end.at > finding.last + 60:
-        return None
-    return f"the condition ended by itself ({end.hit.text[:80]})"
 
 
 def _is_strong(finding: Finding) -> bool:
@@ -167,7 +158,7 @@ def _refuted(finding: Finding, progress: Progress, window: Window, degraded: boo
     """Why the job's own progress speaks against the finding, if it does."""
     if finding.rule.degrades:
         return None if degraded else "it slows a job down, but does not end it"
-    if (finding.rule.domain, finding.rule.sub_domain) in EXTERNAL_ENDS:
+    if is_end(finding):
         return None
     last = progress.last_at
     if finding.last is None:
@@ -265,7 +256,7 @@ def _by_time(cause: Finding, effect: Finding) -> bool:
 
 def _without_external(roots: list[Ruled], choice: Choice) -> list[Ruled]:
     """An external end is the root only when nothing failed before it."""
-    external = [r for r in roots if (r.finding.rule.domain, r.finding.rule.sub_domain) in EXTERNAL_ENDS]
+    external = [r for r in roots if is_end(r.finding)]
     if not external:
         return roots
     external.sort(key=lambda r: (r.finding.first if r.finding.first is not None else float("inf"), r.finding.key))

@@ -154,7 +154,19 @@ class StreamClock:
     stream into the window; the year is the one nearest to the window; uptimes need an anchor (`boot`).
     """
 
-    def __init__(self, start: float | None, end: float | None, samples: Iterable[tuple[Stamp, str]] = ()) -> None:
+    def __init__(
+        self,
+        start: float | None,
+        end: float | None,
+        samples: Iterable[tuple[Stamp, str]] = (),
+        *,
+        covers_job: bool = True,
+        local_shift: float = 0.0,
+    ) -> None:
+        """`covers_job`: the stream begins and ends with the job, as a job's log does and a system log doesn't.
+
+        `local_shift`: seconds east of UTC of the cluster's zone, where something else told it.
+        """
         self.start = start if start is not None else end
         self.end = end if end is not None else start
         self.shift = 0.0
@@ -162,7 +174,11 @@ class StreamClock:
         self._zone_note = "zone assumed UTC"
         kept = list(samples)
         self._anchor_boot(kept)
-        self._choose_zone([stamp for stamp, _ in kept])
+        told = self._zone_by_audit(kept)
+        if told is not None:
+            self.shift, self._zone_note = told, f"zone UTC{told / 3600:+g} by an audit line"
+        else:
+            self._choose_zone([stamp for stamp, _ in kept], covers_job, local_shift)
 
     def resolve(self, stamp: Stamp | None) -> Resolved:
         """UTC epoch seconds of a stamp, and in words how they were found."""
@@ -222,25 +238,47 @@ class StreamClock:
                     self.boot = both.naive - (both.offset or 0) - stamp.naive
                     return
 
-    def _choose_zone(self, stamps: list[Stamp]) -> None:
+    def _choose_zone(self, stamps: list[Stamp], covers_job: bool, local_shift: float) -> None:
+        """The zone of the stream's own hints, else the one that brings it into the attempt's window.
+
+        A job's log begins and ends with the job. A system log goes on for hours on both sides, so there the cluster's
+        zone is believed before the window is.
+        """
         local = [s for s in stamps if s.offset is None and s.kind in ("full", "no_year")]
         if not local or self.start is None or self.end is None:
             return
-        low, high = self.start - 7200, self.end + 7200
+        slack = 300.0 if covers_job else 7200.0
+        low, high = self.start - slack, self.end + slack
 
-        def inside(shift: float) -> int:
+        def outside(shift: float) -> int:
             self.shift = shift
-            return sum(low <= (self.resolve(s).at or 0) <= high for s in local)
+            return sum(not low <= (self.resolve(s).at or 0.0) <= high for s in local)
 
-        best = inside(0.0)
-        if best * 2 >= len(local):
-            self.shift = 0.0
-            return
-        chosen = 0.0
-        for half_hours in sorted(range(-24, 29), key=abs):
-            count = inside(half_hours * 1800.0)
-            if count > best:
-                best, chosen = count, half_hours * 1800.0
-        self.shift = chosen
-        if chosen:
-            self._zone_note = f"zone UTC{chosen / 3600:+g} by the attempt's window"
+        if covers_job:
+            best = min((0.0, local_shift), key=outside)
+        else:
+            best = local_shift if outside(local_shift) < len(local) else 0.0
+        cost = outside(best)
+        if cost > (0.1 if covers_job else 0.5) * len(local):
+            hours = sorted(range(-24, 29), key=lambda half: (half % 2, abs(half)))
+            found = min((half * 1800.0 for half in hours), key=outside)
+            if outside(found) < cost * 0.5:
+                best = found
+        elif covers_job and cost:
+            # A job's log cannot go on after the job: one stamp beyond the end is enough if a zone accounts for it.
+            found = min((hour * 3600.0 for hour in sorted(range(-12, 15), key=abs)), key=outside)
+            best = found if outside(found) == 0 else best
+        self.shift = best
+        if best:
+            self._zone_note = f"zone UTC{best / 3600:+g} by the attempt's window"
+
+    def _zone_by_audit(self, samples: list[tuple[Stamp, str]]) -> float | None:
+        """Seconds east of UTC by an audit line: its epoch beside the stream's own stamp."""
+        for stamp, text in samples:
+            audit = _AUDIT.search(text)
+            if audit and stamp.offset is None and stamp.kind in ("full", "no_year"):
+                naive = self._with_year(stamp.naive) if stamp.kind == "no_year" else stamp.naive
+                half_hours = round((naive - float(audit[1])) / 1800)
+                if abs(half_hours) <= 28 and abs(naive - float(audit[1]) - half_hours * 1800) < 600:
+                    return half_hours * 1800.0
+        return None

@@ -36,6 +36,7 @@ _SAME_SIZES = (
     "_reduce_scatter_base",
     "barrier",
 )
+_PAIR = re.compile(r"(?P<op>send|recv) (?P<me>\d+)(?:->|<-)(?P<peer>\d+)")
 _NOT_WORDS = re.compile(
     rb"NCCL |ProcessGroup|TCPStore|[Ww]atchdog|frame #|Exception raised|terminate called"
     rb"|what\(\):|Traceback|srun:|slurmstepd"
@@ -137,6 +138,8 @@ def read_dumps(streams: Sequence[Stream], places: Places) -> Dumps:
             found.dumps[dump.rank] = dump
     for name in sorted({name for dump in found.dumps.values() for name in dump.last}):
         _compare_group(name, found)
+    for name in sorted({_entry_group(e) for dump in found.dumps.values() for e in dump.entries if e.get("is_p2p")}):
+        _compare_pairs(name, found)
     return found
 
 
@@ -219,6 +222,28 @@ def _compare_group(name: str, found: Dumps) -> None:
             found.lagging += [rank for rank in absent if rank not in found.lagging]
 
 
+def _compare_pairs(name: str, found: Dumps) -> None:
+    """Point-to-point calls that wait for each other: two ranks that both send, or both receive, and nobody answers."""
+    waiting: dict[tuple[str, int, int], tuple[Dump, dict[str, Any]]] = {}
+    for dump in found.dumps.values():
+        for entry in dump.entries:
+            call = _PAIR.search(str(entry.get("profiling_name")))
+            if call and entry.get("is_p2p") and entry.get("state") != "completed" and _entry_group(entry) == name:
+                waiting[call["op"], int(call["me"]), int(call["peer"])] = (dump, entry)
+    for op, me, peer in sorted(waiting):
+        if me < peer and (op, peer, me) in waiting:
+            answer = "recv" if op == "send" else "send"
+            if (answer, me, peer) in waiting or (answer, peer, me) in waiting:
+                continue
+            dump, entry = waiting[op, me, peer]
+            other = waiting[op, peer, me][0]
+            text = (
+                f"collective mismatch: pg={name.split('/')[-1]} seq={_int(entry.get('p2p_seq_id'))} rank={dump.rank} "
+                f"issued {op} to rank {other.rank} where 1 ranks issued {op} back, and neither posted the {answer}"
+            )
+            found.facts.append(_fact(text, dump, name, _int(entry.get("collective_seq_id"))))
+
+
 def _mismatch(name: str, shown: str, members: dict[int, Dump], found: Dumps) -> bool:
     """The first sequence number at which the ranks issued different things; True when there is one."""
     numbers = sorted(
@@ -246,7 +271,8 @@ def _mismatch(name: str, shown: str, members: dict[int, Dump], found: Dumps) -> 
 
 
 def _fixed_size(op: str) -> bool:
-    return op.split(":")[-1].lower() in _SAME_SIZES
+    """Must every rank bring a tensor of the same size to this operation?"""
+    return op.split(":")[-1].lower().replace("_", "").startswith(_SAME_SIZES)
 
 
 def _issued(dump: Dump, name: str, seq: int) -> tuple[str, str, str] | None:

@@ -10,11 +10,11 @@ from typing import BinaryIO, cast
 import msgspec
 
 from engine import causality, collective, outcome, series, story
-from engine.clock import StreamClock
+from engine.clock import StreamClock, parse_time
 from engine.facts import Fact, attempt_fact, is_structured, read_facts
-from engine.findings import Placed, Window, attempt_window, group, lapse_persistent, place
+from engine.findings import Placed, Window, attempt_window, group, lapse_healed, lapse_persistent, place
 from engine.lines import Line
-from engine.model import Attempt, Diagnosis, Source, SourceReport, Stream
+from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream
 from engine.origin import Places
 from engine.progress import Progress, read_progress
 from engine.ruleset import Ruleset
@@ -70,10 +70,15 @@ def diagnose(
     placed += _concluded(dumps.facts + missing.facts, read, scanner)
     placed += _slowdown(progress)
     lapse_persistent(placed, window)
+    trouble = causality.trouble_began(placed, progress, window)
+    lapse_healed(placed, trouble, progress.last_at)
     findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
     view = outcome.first_view(attempt, progress, findings, window)
-    choice = causality.choose(findings, placed, progress, window, attempt, degraded=view.may_be_degraded)
-    view = outcome.final_view(view, choice, missing, progress, findings, window)
+    choice = causality.choose(findings, trouble, progress, window, attempt, degraded=view.may_be_degraded)
+    view = outcome.final_view(view, choice, missing, progress)
+    if view.outcome is Outcome.HUNG and choice.roots and causality.is_end(choice.roots[0]):
+        # Somebody ended a job that was already stuck: look for what it was stuck in.
+        choice = causality.choose(findings, trouble, progress, window, attempt, degraded=False, ends=False)
     choice = outcome.settle(view, choice, missing)
     reports = [*collected, *read.reports]
     return story.tell(
@@ -176,7 +181,17 @@ def _scan_facts(stream: Stream, facts: Sequence[Fact], scanner: Scanner) -> Stre
 
 def _place(read: Evidenced) -> tuple[list[Placed], dict[str, StreamClock]]:
     window = read.window
-    clocks = {scan.stream.name: StreamClock(window.start, window.end, scan.samples) for scan in read.scans}
+    zone = _cluster_zone(read)
+    clocks = {
+        scan.stream.name: StreamClock(
+            window.start,
+            window.end,
+            scan.samples,
+            covers_job=scan.stream.source is Source.APPLOG,
+            local_shift=zone,
+        )
+        for scan in read.scans
+    }
     shifts = _skews(read, clocks)
     window = read.window = msgspec.structs.replace(window, launches=_launches(read, clocks, shifts))
     placed: list[Placed] = []
@@ -185,6 +200,17 @@ def _place(read: Evidenced) -> tuple[list[Placed], dict[str, StreamClock]]:
         shift = shifts.get(node or "", 0.0) if scan.stream.source is Source.SYSLOG else 0.0
         placed += place(scan, read.places, clocks[scan.stream.name], window, shift)
     return placed, clocks
+
+
+def _cluster_zone(read: Evidenced) -> float:
+    """Seconds east of UTC of the cluster's zone: sacct writes local time, the attempt's own times are UTC."""
+    for fact in read.facts:
+        written = parse_time(fact.fields.get("Start")) if fact.kind == "sacct" else None
+        if written is not None and written.offset is None and read.window.start is not None:
+            shift = written.naive - read.window.start
+            half_hours = round(shift / 1800)
+            return half_hours * 1800.0 if abs(shift - half_hours * 1800) < 90 and abs(half_hours) <= 28 else 0.0
+    return 0.0
 
 
 def _launches(read: Evidenced, clocks: dict[str, StreamClock], shifts: dict[str, float]) -> dict[str, float]:
@@ -212,6 +238,8 @@ def _skews(read: Evidenced, clocks: dict[str, StreamClock]) -> dict[str, float]:
     shifts: dict[str, float] = {}
     for node, at in _own_launches(read, clocks):
         start = read.window.start
-        if start is not None and MIN_SKEW < abs(at - start) < MAX_SKEW:
+        off = abs(at - start) if start is not None else 0.0
+        whole_zones = abs(off - round(off / 1800) * 1800) < MIN_SKEW and off < 14.5 * 3600
+        if start is not None and off > MIN_SKEW and (off < MAX_SKEW or whole_zones):
             shifts.setdefault(node, at - start)
     return shifts

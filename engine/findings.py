@@ -22,6 +22,9 @@ SLACK_CAUSE = 30.0
 SLACK_AFTER = 600.0
 """Seconds after the end in which a line may still report the failure (node declared down, epilog)."""
 
+SETTLE = 60.0
+"""Seconds within which a job that a passing condition stopped would show it."""
+
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _JOB = re.compile(r"\d+")
 
@@ -138,6 +141,8 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
             peer,
             elapsed=max(elapsed_of(hit.captures), hit.rule.delay),
         )
+        if _other_job(hit, places):
+            continue
         placed.aside = _aside(placed, places, window)
         out.append(placed)
     return out
@@ -151,12 +156,14 @@ def elapsed_of(captures: dict[str, str]) -> float:
     return 0.0
 
 
+def _other_job(hit: Hit, places: Places) -> bool:
+    """Is the line about another job of the same scheduler?"""
+    job, own = _JOB.match(hit.captures.get("job", "")), _JOB.match(places.attempt.workload.id)
+    return bool(job and own and job[0] != own[0])
+
+
 def _aside(placed: Placed, places: Places, window: Window) -> str | None:
-    job = placed.hit.captures.get("job")
-    own = _JOB.match(places.attempt.workload.id)
-    if job and own and _JOB.match(job) and _JOB.match(job)[0] != own[0]:  # type: ignore[index]
-        return f"it is about another job ({job})"
-    if placed.node and places.attempt.nodes and not places.known(placed.node) and places.known(placed.node) is None:
+    if placed.node and places.attempt.nodes and not places.known(placed.node):
         return f"{placed.node} is not one of the attempt's nodes"
     if placed.at is None:
         return None
@@ -181,6 +188,30 @@ def lapse_persistent(placed: list[Placed], window: Window) -> None:
             if same and (window.start is None or (other.at or 0) <= window.start) and _clears(one.rule, other.rule.id):
                 one.aside = f"it happened before the attempt began and was cleared since ({other.hit.text[:80]})"
                 break
+
+
+def lapse_healed(placed: list[Placed], trouble: float | None, last_progress: float | None) -> None:
+    """A condition that ended by itself (`cleared_by`) before the job was stuck did not stop it."""
+    for one in placed:
+        if one.aside or not one.rule.cleared_by or one.rule.degrades or one.at is None:
+            continue
+        ended = [
+            p
+            for p in placed
+            if p.at is not None and p.at >= one.at and _same_place(p, one) and _clears(one.rule, p.rule.id)
+        ]
+        if not ended:
+            continue
+        end = min(ended, key=lambda p: (p.at or 0.0, p.hit.stream, p.hit.offset))
+        at = end.at or 0.0
+        before_trouble = trouble is not None and at + SETTLE < trouble
+        before_progress = last_progress is not None and at + SETTLE < last_progress
+        if before_trouble or before_progress or (trouble is None and at - one.at <= SETTLE):
+            one.aside = f"the condition ended by itself ({end.hit.text[:80]})"
+
+
+def _same_place(one: Placed, other: Placed) -> bool:
+    return one.node == other.node and (one.device is None or other.device is None or one.device == other.device)
 
 
 def _clears(rule: Rule, other: str) -> bool:
@@ -234,24 +265,6 @@ def _summarise(finding: Finding) -> None:
     finding.ranks = tuple(sorted({p.rank for p in finding.placed if p.rank is not None}))
     finding.elapsed = max((p.elapsed for p in finding.placed), default=0.0)
     finding.title = title_of(finding.rule, finding.placed[0].hit.captures)
-
-
-def healed(finding: Finding, placed: Iterable[Placed]) -> Placed | None:
-    """The signal that ended the finding's condition for good, when its rule names such signals (`cleared_by`)."""
-    if not finding.rule.cleared_by or finding.last is None:
-        return None
-    for other in placed:
-        same_node = other.node == finding.node
-        same_device = finding.device is None or other.device is None or other.device == finding.device
-        if (
-            same_node
-            and same_device
-            and other.at is not None
-            and other.at >= finding.last
-            and _clears(finding.rule, other.rule.id)
-        ):
-            return other
-    return None
 
 
 def attempt_window(attempt: Attempt) -> Window:

@@ -8,10 +8,10 @@ from statistics import median
 
 import msgspec
 
-from engine.causality import EXTERNAL_ENDS, Choice
+from engine.causality import Choice, is_end
 from engine.collective import Missing
 from engine.findings import Finding, Window
-from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Outcome, Source
+from engine.model import NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Outcome, Source
 from engine.progress import Progress
 
 LONG_SILENCE = 480.0
@@ -60,14 +60,12 @@ def first_view(attempt: Attempt, progress: Progress, findings: list[Finding], wi
         progress.slowdown is not None or measured
     )
     silent = 0.0
-    if progress.last_at is not None and window.end is not None:
+    if progress.last_at is not None and window.end is not None and progress.is_exact:
         silent = max(window.end - progress.last_at, 0.0)
     return View(word, running, may, silent)
 
 
-def final_view(
-    view: View, choice: Choice, missing: Missing, progress: Progress, findings: list[Finding], window: Window
-) -> View:
+def final_view(view: View, choice: Choice, missing: Missing, progress: Progress) -> View:
     """The outcome after the root is known."""
     roots = choice.roots
     stalled = view.silent_s > max(LONG_SILENCE, 3 * _usual_gap(progress))
@@ -113,26 +111,14 @@ def settle(view: View, choice: Choice, missing: Missing) -> Choice:
     """The choice in the light of the outcome: nobody is blamed for a success, and a hang is not its own end."""
     if view.outcome is Outcome.SUCCEEDED:
         return _without_root(choice)
-    if view.outcome is Outcome.HUNG and choice.roots and _is_end(choice.roots[0]):
+    if view.outcome is Outcome.HUNG and choice.roots and is_end(choice.roots[0]):
         return _without_root(choice)
     if view.outcome is Outcome.DEGRADED and choice.roots and not all(f.rule.degrades for f in choice.roots):
         return _without_root(choice)
     return choice
 
 
-def _is_end(finding: Finding) -> bool:
-    return (finding.rule.domain, finding.rule.sub_domain) in EXTERNAL_ENDS
-
-
 def _without_root(choice: Choice) -> Choice:
     choice.roots, choice.nodes, choice.ambiguous = [], (), False
     choice.domain, choice.sub_domain = UNATTRIBUTED, NO_SUB_DOMAIN
     return choice
-
-
-__all__ = ["AMBIGUOUS", "View", "final_view", "first_view", "settle"]
-
-
-def is_end(finding: Finding) -> bool:
-    """An end from outside: preemption, time limit, cancellation, eviction."""
-    return _is_end(finding)

@@ -46,7 +46,15 @@ class Progress(msgspec.Struct):
 
     @property
     def last_at(self) -> float | None:
+        """Not before this moment was the last progress."""
         return self.last.at if self.last else None
+
+    @property
+    def is_exact(self) -> bool:
+        """Does the last line of progress have a time of its own?"""
+        if self.last is None:
+            return False
+        return all(step.mark.exact for step in self.steps if step.mark.offset == self.last_offsets.get(step.stream))
 
 
 def read_progress(scans: Iterable[tuple[StreamScan, StreamClock, str | None]], window: Window) -> Progress:

@@ -19,7 +19,7 @@ import hyperscan
 import msgspec
 
 from engine import cache, tracebacks
-from engine.clock import Stamp
+from engine.clock import Stamp, find_stamp
 from engine.lines import Line, clean, printable, strip_ansi
 from engine.model import Role, Source, Stream
 from engine.patterns import longest_literal, to_scanner
@@ -35,6 +35,8 @@ CALLBACK_CAP = 200_000
 FIRST_KEPT = 3
 """Hits of one rule in one lane that are kept from the front; the last one is kept too, the others are counted."""
 CONTEXT_LINES = 3
+SAMPLES_PER_BLOCK = 40
+"""Lines of a block whose time stamps are looked at for the clock and the coverage."""
 PROGRESS_PER_BLOCK = 400
 """Lines of progress read of each of the first blocks; of later ones a few are enough."""
 PROGRESS_BLOCKS = 8
@@ -81,6 +83,8 @@ class Mark(msgspec.Struct, frozen=True):
     text: str
     captures: dict[str, str]
     rule: Rule
+    exact: bool
+    """The line has a time of its own; else `stamp` only says "not before"."""
     before: list[str]
     after: list[str]
     sha256: str
@@ -257,23 +261,21 @@ class _Pass:
 
     def _sample(self, block: _Block) -> None:
         """Time stamps of the first and last lines of the block: for the clock and for the coverage."""
-        starts = []
-        position = block.start
-        for _ in range(8):
-            if position >= block.end:
-                break
-            starts.append(position)
-            position = block.data.find(b"\n", position, block.end) + 1 or block.end
+        starts = {block.start}
+        size = block.end - block.start
+        for part in range(SAMPLES_PER_BLOCK):
+            position = block.data.find(b"\n", block.start + size * part // SAMPLES_PER_BLOCK, block.end) + 1
+            if 0 < position < block.end:
+                starts.add(position)
         position = block.end
-        for _ in range(8):
-            start = block.data.rfind(b"\n", block.start, max(position - 1, block.start)) + 1 or block.start
-            if start in starts or position <= block.start:
+        for _ in range(6):
+            position = block.data.rfind(b"\n", block.start, max(position - 1, block.start)) + 1
+            if position <= block.start:
                 break
-            starts.append(start)
-            position = start
+            starts.add(position)
         audit = block.data.find(b"audit(", block.start, block.end)
         if audit >= 0:
-            starts.append(max(block.data.rfind(b"\n", 0, audit) + 1, block.start))
+            starts.add(max(block.data.rfind(b"\n", 0, audit) + 1, block.start))
         for start in sorted(starts):
             line = self._clean(_line_at(block, start))
             for stamp in line.stamps:
@@ -418,6 +420,8 @@ class _Pass:
             bare=bare,
         )
         if hit.stamp is None:
+            hit.stamp = find_stamp(text) if "AT 20" in text else None
+        if hit.stamp is None:
             hit.stamp, hit.inherited = self._neighbour_stamp(block, start, number, line.lane)
         hit.sha256 = hashlib.sha256(raw).hexdigest()
         hit.before, hit.after = _context(block, start)
@@ -426,10 +430,12 @@ class _Pass:
         kept.append(hit)
 
     def _neighbour_stamp(
-        self, block: _Block, start: int, number: int, lane: tuple[Any, ...]
+        self, block: _Block, start: int, number: int, lane: tuple[Any, ...], *, backward_only: bool = False
     ) -> tuple[Stamp | None, str | None]:
         """The stamp of the nearest line before it, of the same rank if there is one, else behind it."""
         other: tuple[Stamp, str] | None = None
+        # A line without a rank's mark goes with its nearest neighbour, whoever wrote that.
+        unmarked = not any(part is not None for part in lane)
         position, at = start, number
         for _ in range(40):
             if position <= 0:
@@ -439,11 +445,11 @@ class _Pass:
             line = self._clean(_line_at(block, position))
             if line.stamp is not None:
                 said = f"line {at}"
-                if line.lane == lane:
+                if line.lane == lane or unmarked:
                     return line.stamp, said
                 other = other or (line.stamp, f"{said} of another rank")
-        if other is not None:
-            return other
+        if other is not None or backward_only:
+            return other or (None, None)
         position, at = start, number
         for _ in range(20):
             position = block.data.find(b"\n", position) + 1
@@ -495,7 +501,8 @@ class _Pass:
             captures = matcher.match(text)
             if captures is None:
                 continue
-            stamp = line.stamp or self._neighbour_stamp(block, start, number, line.lane)[0]
+            # Of a line of progress without a time only "not before" is safe to say.
+            stamp = line.stamp or self._neighbour_stamp(block, start, number, line.lane, backward_only=True)[0]
             rank = int(captures["rank"]) if captures.get("rank", "").isdigit() else line.rank
             before, after = _context(block, start)
             self._result.marks.append(
@@ -507,6 +514,7 @@ class _Pass:
                     printable(text)[:300],
                     captures,
                     matcher.meaning(captures),
+                    line.stamp is not None,
                     before,
                     after,
                     hashlib.sha256(_line_at(block, start)).hexdigest(),

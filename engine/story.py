@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from engine import __version__
-from engine.causality import Choice, Ruled, blamed, may_explain
+from engine.causality import Choice, Ruled, blamed, is_end, may_explain
 from engine.clock import StreamClock
 from engine.collective import Dumps, Missing
 from engine.facts import Fact
@@ -34,7 +34,7 @@ from engine.model import (
     rfc3339,
 )
 from engine.origin import Places
-from engine.outcome import View, is_end
+from engine.outcome import View
 from engine.progress import Progress, Step
 from engine.scan import StreamScan
 from engine.series import Measured
