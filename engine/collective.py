@@ -27,15 +27,7 @@ from engine.origin import Places
 MAX_DUMP = 256 * 2**20
 MAX_REREAD = 512 * 2**20
 """Bytes of a log that are read again for the last words of a silent rank."""
-_SAME_SIZES = (
-    "all_reduce",
-    "broadcast",
-    "all_gather",
-    "_allgather_base",
-    "reduce_scatter",
-    "_reduce_scatter_base",
-    "barrier",
-)
+_SAME_SIZES = ("allreduce", "broadcast", "allgather", "reducescatter", "barrier")
 _PAIR = re.compile(r"(?P<op>send|recv) (?P<me>\d+)(?:->|<-)(?P<peer>\d+)")
 _NOT_WORDS = re.compile(
     rb"NCCL |ProcessGroup|TCPStore|[Ww]atchdog|frame #|Exception raised|terminate called"

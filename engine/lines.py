@@ -24,6 +24,8 @@ _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\
 _SRUN = re.compile(r" {0,6}(\d{1,6}): ?")
 _TORCHRUN = re.compile(r"\[(rank|default|node|Rank|trainer)[ _:]?(\d{1,6})\]:? ?")
 _MPIRUN = re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:? ?")
+_PREPENDED = re.compile(r"\[(\d{1,5})\] (?=\S)")
+"""``mpirun -prepend-rank`` and its like."""
 _RAY = re.compile(r"\((?:([\w.:-]+) )?(?:(?:rank|TP|DP|PP)=?(\d+) )?pid=(\d+)(?:, ip=([\d.]+))?\) ?")
 _KUBECTL = re.compile(r"\[(?:pod/)?([a-z0-9][a-z0-9.-]*)/([\w.-]+)\] ")
 _COMPOSE = re.compile(r"([A-Za-z0-9][\w.-]*?) +\| ")
@@ -222,7 +224,7 @@ def _peel_bracket(line: Line, text: str) -> bool:
             line.local_rank = number
         line.texts[0] = text[found.end() :]
         return True
-    found = _MPIRUN.match(text)
+    found = _MPIRUN.match(text) or (_PREPENDED.match(text) if line.rank is None and not line.stamps else None)
     if found:
         line.rank = int(found[1])
         line.texts[0] = text[found.end() :]
