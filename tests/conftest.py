@@ -1,8 +1,8 @@
 """Servers and browser for the whole test session.
 
-Settings are read before the first fixture, so the addresses of the servers are fixed when this file is loaded; the
-servers themselves start with the first test that needs them. With DATABASE_URL or REDIS_URL set, that server is used
-instead.
+Settings hold the addresses of the servers, so these are fixed when this file is loaded, and only then Django is set up:
+DJANGO_SETTINGS_MODULE stays out of pytest's configuration, where pytest-django would read it earlier. The servers start
+with the first test that needs them. With DATABASE_URL or REDIS_URL set, that server is used instead.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import django
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -40,6 +41,7 @@ BROWSER_FIXTURES = {"page", "context", "browser", "new_context"}
 
 folder = Folder(Path(tempfile.mkdtemp(prefix="faultline-tests-")))
 folder.create()
+(folder.root / "static").mkdir()  # else WhiteNoise warns in each test
 postgres = None if os.environ.get("DATABASE_URL") else Postgres(folder, throwaway=True)
 valkey = None if os.environ.get("REDIS_URL") else Valkey(folder, throwaway=True)
 if postgres:
@@ -48,6 +50,8 @@ if valkey:
     os.environ["REDIS_URL"] = valkey.url
 os.environ["FAULTLINE_STATE_DIR"] = str(folder.root)
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"  # Playwright's synchronous API runs an event loop in the test's thread
+os.environ["DJANGO_SETTINGS_MODULE"] = "triage.settings"
+django.setup()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
