@@ -219,7 +219,9 @@ def _by_rule(cause: Finding, effect: Finding) -> bool:
     if cause.rule.id == effect.rule.id:
         return False
     if cause.rule.may_explain(effect.rule.id):
-        return True
+        # One node's hardware does not break another node's, whatever a rule says of its own machine.
+        elsewhere = bool(cause.node and effect.node) and cause.node != effect.node
+        return not (elsewhere and effect.role is Role.CAUSE and effect.rule.domain == "hardware")
     if effect.role in (Role.SYMPTOM, Role.TEARDOWN, Role.CONFIRMATION):
         return True
     if not _is_strong(cause):

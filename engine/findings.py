@@ -118,6 +118,7 @@ class Window(msgspec.Struct, frozen=True):
 def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, shift: float) -> list[Placed]:
     """Give every hit of one stream its time and place. `shift` is taken off the times of a node's skewed clock."""
     out = []
+    strangers = {hit.captures["pid"] for hit in scan.hits if "pid" in hit.captures and _other_job(hit, places)}
     for hit in scan.hits:
         resolved = clock.resolve(hit.stamp)
         if shift and resolved.at is not None:
@@ -141,7 +142,8 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
             peer,
             elapsed=max(elapsed_of(hit.captures), hit.rule.delay),
         )
-        if _other_job(hit, places):
+        # The kernel names a killed process twice, and its job only once.
+        if _other_job(hit, places) or (hit.rule.family == "kernel" and hit.captures.get("pid") in strangers):
             continue
         placed.aside = _aside(placed, places, window)
         out.append(placed)

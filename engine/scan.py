@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
@@ -35,6 +36,10 @@ CALLBACK_CAP = 200_000
 FIRST_KEPT = 3
 """Hits of one rule in one lane that are kept from the front; the last one is kept too, the others are counted."""
 CONTEXT_LINES = 3
+_HANDLED = re.compile(
+    r"(?i)\b(?:warn(?:ing)?|info|debug|skip(?:s|ped|ping)?|retry(?:ing)?|ignor(?:ed|ing)|caught|recovered)\b"
+)
+"""Words before an exception's name, in a line without traceback, which say that the program dealt with it."""
 SAMPLES_PER_BLOCK = 40
 """Lines of a block whose time stamps are looked at for the clock and the coverage."""
 PROGRESS_PER_BLOCK = 400
@@ -327,6 +332,8 @@ class _Pass:
             found = tracebacks.EXCEPTION.search(text)
             if not found:
                 continue
+            if _HANDLED.search(text, 0, found.start()):
+                return
             said = text[found.start() :]
             chosen = self._exception_rule(said, "")
             if chosen is not None:

@@ -268,6 +268,11 @@ def _title(told: Told, root: RootCause | None, affected: Sequence[AffectedNode])
         detail = re.search(r"\.(\d+)", root.rule)
         family = {"xid": "Xid", "sxid": "SXid"}.get(root.rule.split(".")[0])
         number = f" ({family} {detail[1]})" if detail and family and detail[1] not in root.title else ""
+        first = told.choice.roots[0]
+        if first.detail and first.rule.family == "python":
+            # A class and its message say more than any rule's title.
+            said = " ".join(first.placed[0].hit.text.split())
+            return f"{root.title}: {said[:110]}{'...' if len(said) > 110 else ''}{_where(root.nodes)}"
         return f"{root.title}{_where(root.nodes, told.choice.everywhere)}{number}"
     if told.choice.ambiguous:
         names = " or ".join(dict.fromkeys(f"{f.title}{_where(blamed(f))}" for f in told.choice.roots[:3]))
