@@ -49,7 +49,7 @@ def write_blob(
     An error of `source` passes through; `target` is then no valid blob.
     """
     index, digest = Index(), hashlib.sha256()
-    compressor = zstandard.ZstdCompressor(level=LEVEL)
+    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     newlines, ends_line = 0, True
     for piece in pieces(source):
         if mask is not None:
@@ -77,7 +77,7 @@ def pieces(source: BinaryIO) -> Iterator[bytes]:
     """The stream in pieces of at most FRAME_BYTES, cut after a line end; a longer line at white space, else
     anywhere.
     """
-    pending = b""
+    pending = bytearray()
     while True:
         block = source.read(FRAME_BYTES - len(pending))
         if not block:
@@ -89,7 +89,7 @@ def pieces(source: BinaryIO) -> Iterator[bytes]:
         if not cut:
             tail = len(pending) - SOFT_CUT_BYTES
             cut = max(pending.rfind(b" ", tail), pending.rfind(b"\t", tail)) + 1 or len(pending)
-        yield pending[:cut]
-        pending = pending[cut:]
+        yield bytes(pending[:cut])
+        del pending[:cut]
     if pending:
-        yield pending
+        yield bytes(pending)

@@ -113,13 +113,17 @@ def same_moment(
     the moment or come near to it (an hour).
     """
     near = timedelta(hours=1)
-    covers = (Q(first_at__lte=at + near) | Q(first_at__isnull=True)) & (Q(last_at__gte=at - near) | Q(last_at__isnull=True))
+    covers = (Q(first_at__lte=at + near) | Q(first_at__isnull=True)) & (
+        Q(last_at__gte=at - near) | Q(last_at__isnull=True)
+    )
     streams = attempt.streams.filter(covers, source__in=["applog", "syslog"])
     rank = {node: index for index, node in enumerate(prefer)}
     if but is not None:
         streams = streams.exclude(pk=but.pk)
     windows: list[StreamWindow] = []
-    found = sorted(streams.exclude(blob="").order_by("-source", "name")[:5000], key=lambda s: rank.get(s.node or "", len(rank)))
+    found = sorted(
+        streams.exclude(blob="").order_by("-source", "name")[:5000], key=lambda s: rank.get(s.node or "", len(rank))
+    )
     for stream in found[: 3 * limit]:
         if len(windows) == limit:
             break
@@ -175,7 +179,15 @@ def _first_line_since(reader: BlobReader, times: LineTimes, at: float) -> int:
             low = middle + 1
         else:
             high = middle
-    return low
+    return _next_timed(reader, times, low)
+
+
+def _next_timed(reader: BlobReader, times: LineTimes, number: int) -> int:
+    """The first line from `number` on that tells a time itself; `number` when none of the next few hundred does."""
+    for line in reader.read_lines(number, 340, max_line_bytes=4096):
+        if times.at(line.raw) is not None:
+            return line.number
+    return number
 
 
 def _time_at_or_after(reader: BlobReader, times: LineTimes, number: int) -> float | None:

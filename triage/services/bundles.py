@@ -156,7 +156,7 @@ def _record(
         attempt, created = record_attempt(facts, actor=actor)
     except AttemptRefused as error:
         raise ImportRefused(str(error)) from None
-    collection, news = add_collection(attempt, connector, ref, label=label, content_key=content_key)
+    collection, news = add_collection(attempt, connector, ref, label=label, content_key=content_key, actor=actor)
     if not news and collection.state == CollectionState.DONE:
         spool.discard(ref)  # its streams are in the blob store already
     news = news or attempt.triage_state == TriageState.FAILED

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.utils import timezone
 
@@ -45,7 +46,13 @@ class CollectedStream:
 
 @transaction.atomic
 def add_collection(
-    attempt: Attempt, connector: str, ref: str, *, label: str = "", content_key: str = ""
+    attempt: Attempt,
+    connector: str,
+    ref: str,
+    *,
+    label: str = "",
+    content_key: str = "",
+    actor: AbstractBaseUser | None = None,
 ) -> tuple[Collection, bool]:
     """Names a source of an attempt's evidence. The second value says whether there is something to collect."""
     collection, created = Collection.objects.get_or_create(
@@ -55,13 +62,20 @@ def add_collection(
         defaults={"label": short(label, 512), "content_key": short(content_key, 128)},
     )
     if created:
-        record_event(EventKind.EVIDENCE_RECEIVED, attempt=attempt, connector=connector, label=collection.label)
+        record_event(
+            EventKind.EVIDENCE_RECEIVED, attempt=attempt, actor=actor, connector=connector, label=collection.label
+        )
         return collection, True
     failed = collection.state == CollectionState.DONE and any(r["status"] == "error" for r in collection.reports)
     if failed or (content_key and collection.content_key != content_key):
         _reopen(collection, content_key=short(content_key, 128))
         record_event(
-            EventKind.EVIDENCE_RECEIVED, attempt=attempt, connector=connector, label=collection.label, changed=True
+            EventKind.EVIDENCE_RECEIVED,
+            attempt=attempt,
+            actor=actor,
+            connector=connector,
+            label=collection.label,
+            changed=True,
         )
         return collection, True
     return collection, False

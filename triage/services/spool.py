@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
-import zstandard
 from django.conf import settings
 
 from engine.bundle import ARCHIVES
 
 ROOT = "spool"
 """Name of the spool's folder among the roots of the files connector."""
-PACKED = ".tar.zst"
-"""How folders and loose files are packed."""
+PACKED = ".tar"
+"""How folders and loose files are packed: for minutes only, so compressing them isn't worth the time."""
 _BLOCK = 1 << 20
 
 
@@ -107,7 +106,7 @@ def copy(source: IO[bytes], target: Path, limit: int) -> int:
 
 
 def pack_folder(bundle: Path, target: Path) -> None:
-    """Packs a bundle's folder as a .tar.zst; the same files give the same bytes. Raises SpoolError.
+    """Packs a bundle's folder as a .tar; the same files give the same bytes. Raises SpoolError.
 
     Labels (expected.yaml), hidden files and links are left out.
     """
@@ -126,7 +125,7 @@ def pack_folder(bundle: Path, target: Path) -> None:
 
 
 def pack_files(members: list[tuple[str, BinaryIO, int]], target: Path) -> None:
-    """Packs (name, content, size) as a .tar.zst, by name. Names must be relative and unique."""
+    """Packs (name, content, size) as a .tar, by name. Names must be relative and unique."""
     with _packed(target) as tar:
         for name, content, size in sorted(members, key=lambda member: member[0]):
             content.seek(0)
@@ -135,11 +134,7 @@ def pack_files(members: list[tuple[str, BinaryIO, int]], target: Path) -> None:
 
 @contextmanager
 def _packed(target: Path) -> Iterator[tarfile.TarFile]:
-    with (
-        target.open("wb") as out,
-        zstandard.ZstdCompressor(level=3).stream_writer(out, closefd=False) as packed,
-        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
-    ):
+    with tarfile.open(target, mode="w", format=tarfile.PAX_FORMAT) as tar:
         yield tar
 
 

@@ -166,11 +166,13 @@ class _Salvaged:
     """What can be read of a stream: a damaged (cut, corrupt) member gives what stands before the damage, and a note."""
 
     def __init__(self, content: Any, stream: Stream, damaged: dict[str, str]) -> None:
-        self._content, self._stream, self._damaged = content, stream, damaged
+        self._stream, self._damaged = stream, damaged
+        # one step of unpacking at a time: what stands before the damage is given before the damage is met
+        self._read = getattr(content, "read1", content.read)
 
     def read(self, size: int) -> bytes:
         try:
-            return bytes(self._content.read(size))
+            return bytes(self._read(size))
         except _DAMAGE as error:
             words = " ".join(str(error).split()) or type(error).__name__
             self._damaged.setdefault(
