@@ -1,0 +1,177 @@
+"""Holds diagnoses against labels, and prints how many were right: ``python -m tests.engine.judge [--markdown]``.
+
+The worst answer is a false blame: a domain that is not the label's, or a node that has done nothing. An answer that
+leaves open what the evidence decides is only missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from engine.model import Diagnosis
+from tests.engine.evidence import Evidence, case, labels
+from tests.engine.variants import VARIANTS
+
+RIGHT, FALSE_BLAME, MISSED = "right", "false blame", "missed"
+Label = dict[str, Any]
+
+_CARRIED_BY = {
+    "aer": {"pcie", "kernel"},
+    "edac": {"kernel", "memory"},
+    "cublas": {"cuda"},
+    "torchrun": {"torchrun", "pytorch"},
+    "gloo": {"gloo", "pytorch"},
+    "numerical": {"numerical", "python", "pytorch"},
+    "throughput": {"metric", "throughput"},
+    "ib": {"ib", "network", "roce", "mlx5"},
+    "fs": {"fs", "storage", "lustre", "nfs"},
+    "kernel": {"kernel", "host"},
+}
+"""Short name of a signal in a label -> families of rules that carry it, where they are not of the same name."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    verdict: str
+    complaints: tuple[str, ...]
+
+
+def judge(label: Label, diagnosis: Diagnosis) -> Judgement:
+    """The verdict on one diagnosis, and everything in it that the label sees otherwise."""
+    accepted = [label, *(label.get("also_ok") or [])]
+    right_domain = any(diagnosis.domain == one["domain"] for one in accepted)
+    right_cause = any(
+        diagnosis.domain == one["domain"] and one.get("sub_domain") in (None, "none", diagnosis.sub_domain)
+        for one in accepted
+    )
+    guilty = set((label.get("root") or {}).get("nodes") or [])
+    named = named_nodes(diagnosis)
+    right_nodes = named in [guilty, *(set(nodes) for nodes in label.get("also_ok_nodes") or [])]
+    complaints = []
+    if not right_cause:
+        said = f"{diagnosis.domain}/{diagnosis.sub_domain}"
+        complaints.append(f"says {said}, not {label['domain']}/{label.get('sub_domain')}")
+    if not right_nodes:
+        complaints.append(f"names {sorted(named) or 'no node'}, not {sorted(guilty) or 'none'}")
+    if diagnosis.outcome != label.get("outcome"):
+        complaints.append(f"outcome {diagnosis.outcome}, not {label.get('outcome')}")
+    if lost := lost_symptoms(label, diagnosis):
+        complaints.append(f"symptoms not kept: {', '.join(lost)}")
+    if right_cause and right_nodes:
+        return Judgement(RIGHT, tuple(complaints))
+    accuses = diagnosis.root_cause is not None and named - guilty
+    wrongly = not right_domain and diagnosis.domain != "unattributed"
+    return Judgement(FALSE_BLAME if accuses or wrongly else MISSED, tuple(complaints))
+
+
+def named_nodes(diagnosis: Diagnosis) -> set[str]:
+    """The nodes that a reader of the diagnosis would look at first: the root's, without a root the suspects."""
+    if diagnosis.root_cause is not None:
+        return set(diagnosis.root_cause.nodes)
+    return {affected.node for affected in diagnosis.affected_nodes if affected.role == "suspect"}
+
+
+def lost_symptoms(label: Label, diagnosis: Diagnosis) -> list[str]:
+    """Signals that the label wants to see as symptoms and that the diagnosis does not show."""
+    shown = {symptom.rule.split(".")[0] for symptom in diagnosis.symptoms}
+    wanted = [(name, name.rstrip("0123456789")) for name in label.get("symptoms") or []]
+    return [name for name, family in wanted if not shown & _CARRIED_BY.get(family, {family})]
+
+
+@dataclass(frozen=True)
+class Judged:
+    name: str
+    label: Label
+    judgement: Judgement
+
+
+def judge_all() -> Iterator[Judged]:
+    """Every stored case, then every variant of one."""
+    for name, label in labels().items():
+        yield Judged(name, label, judge(label, case(name).diagnosed()))
+    for variant in VARIANTS:
+        label = variant.label | {"difficulty": "variant"}
+        yield Judged(variant.name, label, judge(label, variant.evidence().diagnosed()))
+
+
+_HEX, _NUMBER, _SPACE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b"), re.compile(r"\d+"), re.compile(r"\s+")
+
+
+def line_templates(attempts: Iterable[Evidence]) -> set[str]:
+    """Different lines of the attempts, numbers and hosts aside: how much the figures rest on."""
+    found: set[str] = set()
+    for attempt in attempts:
+        hosts = sorted((re.escape(node) for node in attempt.nodes), key=len, reverse=True)
+        host = re.compile("|".join(hosts) or r"(?!)")
+        for name, content in attempt.files.items():
+            if name.startswith(("applog/", "syslog/", "scheduler/")):
+                lines = set(content.decode("utf-8", "replace").splitlines())
+                found |= {_SPACE.sub(" ", _NUMBER.sub("N", _HEX.sub("H", host.sub("NODE", line)))) for line in lines}
+    return found
+
+
+def table(judged: Iterable[Judged], key: str) -> list[str]:
+    """Lines of a Markdown table: verdicts by one key of the label."""
+    counts: dict[str, Counter[str]] = {}
+    for one in judged:
+        counts.setdefault(str(one.label.get(key)), Counter())[one.judgement.verdict] += 1
+    rows = [f"| {key} | attempts | right | false blame | missed |", "|---|---:|---:|---:|---:|"]
+    for name, count in [*sorted(counts.items()), ("**all**", sum(counts.values(), Counter()))]:
+        rows.append(f"| {name} | {count.total()} | {count[RIGHT]} | {count[FALSE_BLAME]} | {count[MISSED]} |")
+    return rows
+
+
+def report(judged: list[Judged]) -> str:
+    """The whole account in Markdown."""
+    cases = [one for one in judged if one.label["difficulty"] != "variant"]
+    variants = [one for one in judged if one.label["difficulty"] == "variant"]
+    templates = len(line_templates(case(name) for name in labels()))
+    out = [
+        "# How often the verdict is right",
+        "",
+        "Written by `python -m tests.engine.judge --markdown`. An attempt counts as **right** when domain, sub-domain",
+        "and the nodes that are named are those of the label, as **false blame** when another domain or an innocent",
+        "node is named, and as **missed** when what the evidence decides was left open.",
+        "",
+        f"The labelled attempts hold {templates} different lines, numbers and host names aside.",
+        "",
+        *(["## Labelled attempts, by domain", "", *table(cases, "domain"), ""]),
+        *(["## Labelled attempts, by difficulty", "", *table(cases, "difficulty"), ""]),
+        "## Attempts changed on purpose",
+        "",
+        "The same attempts with the cause removed, on another node, before the start or after the end, with a source",
+        "missing or a clock that is wrong; by the domain that is right after the change.",
+        "",
+        *table(variants, "domain"),
+    ]
+    wrong = [one for one in judged if one.judgement.verdict != RIGHT]
+    if wrong:
+        out += ["", "## Not right", ""]
+        out += [f"- {one.name}: {one.judgement.verdict}: {'; '.join(one.judgement.complaints)}" for one in wrong]
+    return "\n".join(out) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.engine.judge", description=__doc__)
+    parser.add_argument("--markdown", action="store_true", help="print docs/accuracy.md instead of one line a case")
+    args = parser.parse_args(arguments)
+    judged = list(judge_all())
+    if args.markdown:
+        print(report(judged), end="")
+        return 0
+    for one in judged:
+        if one.judgement.complaints:
+            print(f"{one.judgement.verdict:11} {one.name}: {'; '.join(one.judgement.complaints)}")
+    tally = Counter(one.judgement.verdict for one in judged)
+    print(f"{tally[RIGHT]} right, {tally[FALSE_BLAME]} false blame, {tally[MISSED]} missed of {len(judged)}")
+    return 0 if tally[RIGHT] == len(judged) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
