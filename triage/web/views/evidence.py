@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 
 from triage import times
 from triage.models import Attempt, Stream
-from triage.selectors import attempts, streams
+from triage.selectors import attempts, stream_bytes, streams
 from triage.selectors.evidence import EvidenceItem, Story
 from triage.selectors.guides import guide
-from triage.text import cut, printable
+from triage.text import cut, decode, printable
 from triage.web.htmx import is_htmx, signed_in
 from triage.web.views.attempts import story_of
 
@@ -26,6 +28,8 @@ STEP = 50
 """Lines that "more" adds."""
 LONG = 2_000
 """Characters of a line that are shown at first."""
+PART = 32_768
+"""Bytes of a very long line that are shown at once."""
 RULER = 1000.0
 
 
@@ -41,6 +45,24 @@ class ShownLine:
     kind: str
     """cause (the one that was asked for), hit (evidence), noise."""
     item: EvidenceItem | None
+    part: LinePart | None = None
+
+
+@dataclass(frozen=True)
+class LinePart:
+    """Where in a very long line one reads: bytes, from 0."""
+
+    start: int
+    end: int
+    total: int
+
+    @property
+    def before(self) -> int | None:
+        return max(0, self.start - PART) if self.start else None
+
+    @property
+    def after(self) -> int | None:
+        return self.end if self.end < self.total else None
 
 
 @dataclass(frozen=True)
@@ -135,7 +157,8 @@ def lines(request: HttpRequest, pk: int, name: str) -> HttpResponse:
         raise Http404 from None
     context = {
         "way": request.GET.get("way"),
-        "lines": _shown(window.lines, _here(_story(found), stream_), None, False),
+        "rest_url": reverse("stream", args=[pk, stream_.name]),
+        "lines": _shown(window.lines, _here(_story(found), stream_)),
         **_more(request, pk, stream_, window),
     }
     answer = render(request, "evidence/_lines.html", context)
@@ -144,18 +167,21 @@ def lines(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 
 
 @signed_in
-def raw(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    """Lines as a text file to keep: `?first=&last=`. At most 1,000 lines a file."""
+def raw(request: HttpRequest, pk: int, name: str) -> HttpResponseBase:
+    """The bytes as they are stored, as a file to keep: lines `?first=&last=`, or the whole stream."""
     stream_ = _stream(pk, name)
-    first_ = _number(request, "first") or 1
-    last = _number(request, "last") or first_
+    first_ = max(1, _number(request, "first") or 1)
+    last = max(first_, min(_number(request, "last") or stream_.lines, stream_.lines))
     try:
-        window = streams.stream_lines(stream_, first_, max(1, min(last - first_ + 1, streams.MAX_LINES)))
+        blocks = stream_bytes.line_range(stream_, first_, last)
     except streams.StreamGone:
         raise Http404 from None
-    body = "".join(f"{line.text}\n" for line in window.lines)
-    answer = HttpResponse(body.encode("utf-8", "backslashreplace"), content_type="text/plain; charset=utf-8")
-    answer.headers["Content-Disposition"] = f'attachment; filename="attempt-{pk}-lines-{window.first}-{window.last}.txt"'
+    answer = StreamingHttpResponse(blocks, content_type="application/octet-stream")
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", stream_.name).strip("-.") or "stream"
+    whole = first_ == 1 and last == stream_.lines
+    answer.headers["Content-Disposition"] = (
+        f'attachment; filename="{pk}-{base[-100:]}"' if whole else f'attachment; filename="{pk}-{base[-100:]}-L{first_}-L{last}"'
+    )
     return answer
 
 
@@ -196,19 +222,26 @@ def _here(story: Story | None, stream_: Stream) -> dict[int, EvidenceItem]:
 
 
 def _shown(
-    found: list[streams.StreamLine], here: Mapping[int, EvidenceItem], target: int | None, whole: bool
+    found: list[streams.StreamLine], here: Mapping[int, EvidenceItem], target: int | None = None
 ) -> list[ShownLine]:
     shown = []
     for line in found:
-        text = printable(line.text)
-        if not (whole and line.number == target):
-            text, left = cut(text, LONG)
-        else:
-            left = 0
+        text, left = cut(printable(line.text), LONG)
         evidence = here.get(line.number)
         kind = "cause" if line.number == target else "hit" if evidence else "noise"
         shown.append(ShownLine(line.number, line.offset, text, left or int(line.cut), kind, evidence))
     return shown
+
+
+def _with_part(request: HttpRequest, stream_: Stream, shown: list[ShownLine], target: int | None) -> list[ShownLine]:
+    """With `?from=` the line that was asked for shows that part of it instead of its beginning."""
+    start = _number(request, "from")
+    if start is None or target is None:
+        return shown
+    raw_part, total = stream_bytes.line_part(stream_, target, start, PART)
+    part = LinePart(min(start, total), min(start, total) + len(raw_part), total)
+    text = printable(decode(raw_part))
+    return [replace(line, text=text, left=0, part=part) if line.number == target else line for line in shown]
 
 
 def _more(request: HttpRequest, pk: int, stream_: Stream, window: streams.StreamWindow) -> dict[str, Any]:
@@ -256,7 +289,7 @@ def _viewer(
         "name": printable(stream_.name),
         "window": window,
         "target": target,
-        "lines": _shown(window.lines, here, target, request.GET.get("whole") == "1"),
+        "lines": _with_part(request, stream_, _shown(window.lines, here, target), target),
         "ruler": _ruler(window, here, target),
         "moment": moment,
         "lanes": _lanes(found, stream_, moment, story) if moment else [],
@@ -286,7 +319,7 @@ def _lanes(found: Attempt, stream_: Stream, moment: Any, story: Story | None) ->
     nodes = [node["node"] for node in story.diagnosis.contract["affected_nodes"]] if story else []
     prefer = [node for node in dict.fromkeys([stream_.node or "", *nodes]) if node]
     for window in streams.same_moment(found, moment, but=stream_, prefer=prefer):
-        shown = _shown(window.lines, _here(story, window.stream), None, False)
+        shown = _shown(window.lines, _here(story, window.stream))
         apart = [_apart(line.at, moment) for line in window.lines]
         lanes.append(Lane(window.stream, printable(window.stream.name), tuple(zip(shown, apart, strict=True))))
     return lanes
@@ -328,7 +361,7 @@ def _kept(found: Attempt, story: Story, evidence: EvidenceItem) -> dict[str, Any
         "story": story,
         "stream": None,
         "name": evidence.stream,
-        "lines": _shown(found_lines, here, evidence.line, False),
+        "lines": _shown(found_lines, here, evidence.line),
         "target": evidence.line,
         "moment": times.parse(evidence.at),
         "lanes": [],

@@ -1,0 +1,71 @@
+"""The main way with the keyboard alone, and the switch that turns single keys off."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import Triaged
+
+pytestmark = pytest.mark.browser
+
+
+def test_the_list_and_the_decisive_line_are_reached_by_single_keys(
+    signed_page: Page, live_server: Any, triaged: Triaged
+) -> None:
+    triaged("net-slurm-time-limit")
+    attempt = triaged()
+    page = signed_page
+    page.goto(f"{live_server.url}/")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator(f"#a-{attempt.pk}")).to_have_class("cursor")
+    page.keyboard.press("k")
+    page.keyboard.press("j")
+    page.keyboard.press("o")
+    page.wait_for_url(re.compile(rf"/attempts/{attempt.pk}/$"))
+    page.keyboard.press("e")
+    page.wait_for_url(re.compile(r"#L125$"))
+    page.keyboard.press("n")
+    page.wait_for_url(re.compile(r"/evidence/e2/"))
+    page.keyboard.press("u")
+    page.wait_for_url(re.compile(rf"/attempts/{attempt.pk}/$"))
+    page.keyboard.press("g")
+    page.keyboard.press("f")
+    page.wait_for_url(f"{live_server.url}/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Shortcuts")).to_be_hidden()
+    page.keyboard.press("/")
+    page.keyboard.type("jjj?")
+    expect(page.get_by_label("Search failures")).to_have_value("jjj?")
+
+
+def test_single_keys_can_be_switched_off(signed_page: Page, live_server: Any, triaged: Triaged) -> None:
+    triaged()
+    page = signed_page
+    page.goto(f"{live_server.url}/")
+    page.locator("details.menu > summary").click()
+    with page.expect_response(re.compile("/preferences/")):
+        page.get_by_label("Single-key shortcuts").uncheck()
+    page.reload()
+    page.keyboard.press("j")
+    page.keyboard.press("?")
+    expect(page.locator(".failures .cursor")).to_have_count(0)
+    expect(page.locator("#shortcuts")).to_be_hidden()
+
+
+def test_the_first_tab_stop_skips_to_the_content_and_focus_is_seen(signed_page: Page, live_server: Any) -> None:
+    page = signed_page
+    page.goto(f"{live_server.url}/")
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Tab")
+    width = page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
+    assert width == "2px"

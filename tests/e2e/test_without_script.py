@@ -1,0 +1,65 @@
+"""Every page works with JavaScript off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.conftest import SAMPLES, Triaged, sign_in, work
+from triage.models import Attempt
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def plain_page(browser: Browser, live_server: Any, demo: object) -> Iterator[Page]:
+    context = browser.new_context(java_script_enabled=False)
+    sign_in(context, live_server.url)
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    yield page
+    context.close()
+
+
+def test_the_list_filters_and_the_way_to_the_line_need_no_script(plain_page: Page, live_server: Any, triaged: Triaged) -> None:
+    attempt = triaged()
+    triaged("net-slurm-time-limit")
+    page = plain_page
+    page.goto(f"{live_server.url}/")
+    page.get_by_label(re.compile("^Hardware")).check()
+    page.get_by_role("button", name="Apply").click()
+    expect(page.locator(".failures tbody tr")).to_have_count(1)
+    page.locator(".failures .why > a").click()
+    expect(page.locator(".verdict h1")).to_contain_text("node-02")
+    page.get_by_text("Timeline as a table").click()
+    page.get_by_role("link", name="Open in the log").click()
+    expect(page.locator("#L125")).to_be_in_viewport()
+    page.goto(f"{live_server.url}/attempts/{attempt.pk}/streams/applog/node-04.log?line=1000#L1000")
+    page.get_by_role("link", name="Lines 925 to 974").click()
+    expect(page.locator("#log > li[id]")).to_have_count(101)
+
+
+def test_progress_reloads_itself(plain_page: Page, live_server: Any, imported: Triaged) -> None:
+    attempt = imported()
+    page = plain_page
+    page.goto(f"{live_server.url}/attempts/{attempt.pk}/")
+    expect(page.get_by_role("heading", name="Waiting for a worker")).to_be_visible()
+    work(attempt)
+    expect(page.locator(".verdict h1")).to_contain_text("node-02", timeout=15_000)
+
+
+def test_upload_and_theme_need_no_script(plain_page: Page, live_server: Any, transactional_db: None) -> None:
+    page = plain_page
+    page.goto(f"{live_server.url}/upload/")
+    page.get_by_label("Archive or files").set_input_files(SAMPLES / "net-slurm-time-limit.tar.zst")
+    page.get_by_role("button", name="Diagnose").click()
+    page.wait_for_url(re.compile(r"/attempts/\d+/$"))
+    assert Attempt.objects.count() == 1
+    page.locator("details.menu > summary").click()
+    page.get_by_label("Theme").select_option("dark")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -1,0 +1,64 @@
+"""How many queries each page takes, as a baseline in query_counts.json; and that rows don't add any.
+
+After a wanted change: `UPDATE_QUERY_COUNTS=1 pytest tests/web/test_query_counts.py`, and the difference shows in review.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from tests.web import stories
+from tests.web.conftest import MakeAttempt
+from triage.models import Attempt
+
+BASELINE = Path(__file__).with_name("query_counts.json")
+
+
+def queries(client: Client, url: str, **headers: str) -> int:
+    with CaptureQueriesContext(connection) as seen:
+        assert client.get(url, headers=headers).status_code in (200, 204, 304)
+    return len(seen)
+
+
+def urls(attempt: Attempt) -> dict[str, tuple[str, dict[str, str]]]:
+    htmx = {"HX-Request": "true"}
+    return {
+        "failures": ("/", {}),
+        "failures, filtered": ("/?domain=hardware&node=gx-02&text=nvlink", {}),
+        "failures, poll": (reverse("failures-news") + f"?top={attempt.pk}&rows={attempt.pk}:pending", htmx),
+        "attempt": (reverse("attempt", args=[attempt.pk]), {}),
+        "attempt, progress": (reverse("attempt-progress", args=[attempt.pk]), htmx),
+        "evidence": (reverse("evidence", args=[attempt.pk, "e1"]), {}),
+        "upload": ("/upload/", {}),
+    }
+
+
+def many(make_attempt: MakeAttempt, number: int) -> Attempt:
+    for index in range(number):
+        story = (stories.nvlink, stories.key_error, stories.no_cause)[index % 3]()
+        make_attempt(story, ended_at=stories.END + timedelta(minutes=index), id="900", number=index + 2, user=f"user-{index}")
+    return make_attempt(id="900", number=1)
+
+
+def test_each_page_takes_the_number_of_queries_that_is_written_down(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    attempt = many(make_attempt, 3)
+    counted = {name: queries(signed_in, url, **headers) for name, (url, headers) in urls(attempt).items()}
+    if os.environ.get("UPDATE_QUERY_COUNTS"):
+        BASELINE.write_text(json.dumps(counted, indent=1) + "\n")
+    assert counted == json.loads(BASELINE.read_text())
+
+
+@pytest.mark.parametrize("name", list(json.loads(BASELINE.read_text())))
+def test_more_rows_take_no_more_queries(name: str, signed_in: Client, make_attempt: MakeAttempt) -> None:
+    attempt = many(make_attempt, 30)
+    url, headers = urls(attempt)[name]
+    assert queries(signed_in, url, **headers) == json.loads(BASELINE.read_text())[name]
