@@ -354,18 +354,30 @@ class _Pass:
         if found is None:
             return
         self._in_traceback.update(found.offsets)
-        chosen = self._exception_rule(found.text, found.frames)
-        if chosen is None:
+        last = self._exception_meaning(found.text, found.frames)
+        if last is None:
             return
-        rule, captures = chosen
+        told, (rule, captures), text, frames = (found.offset, found.line), last, found.text, found.frames
         if found.origin and found.origin != found.text:
-            captures = {**captures, "origin": found.origin}
-        position = found.offset - block.base
+            first = self._exception_meaning(found.origin, found.origin_frames)
+            if first is not None and _first_tells_more(first[0], rule):
+                told, (rule, captures) = (found.origin_offset, found.origin_line), first
+                text, frames = found.origin, found.origin_frames
+            else:
+                captures = {**captures, "origin": found.origin}
+        position = told[0] - block.base
         raw = _line_at(block, position)
-        line_hit = self._line_meaning(found.text)
-        if line_hit is not None and rule.id.startswith("python.") and line_hit[0].spec.role is not Role.CONTEXT:
-            rule, captures = line_hit[0].meaning(line_hit[1]), line_hit[1]
-        self._keep(block, position, found.line, raw, self._clean(raw), rule, captures, found.text, frames=found.frames)
+        self._keep(block, position, told[1], raw, self._clean(raw), rule, captures, text, frames=frames)
+
+    def _exception_meaning(self, text: str, frames: str) -> tuple[Rule, dict[str, str]] | None:
+        """What an exception means: by the exception rules, or by a line rule that knows its text better."""
+        chosen = self._exception_rule(text, frames)
+        if chosen is None or not chosen[0].id.startswith("python."):
+            return chosen
+        line_hit = self._line_meaning(text)
+        if line_hit is not None and line_hit[0].spec.role is not Role.CONTEXT:
+            return line_hit[0].meaning(line_hit[1]), line_hit[1]
+        return chosen
 
     def _line_meaning(self, text: str) -> tuple[Matcher, dict[str, str]] | None:
         """The line rule that fits the last line of a traceback best, if any."""
@@ -529,6 +541,30 @@ class _Pass:
             )
             return True
         return False
+
+
+_MAY_BE_ROOT = (Role.CAUSE, Role.EITHER)
+_VAGUE = ("python.runtime-error", "python.exception", "python.os-error", "python.thread-exception")
+_WHILE_CLEANING_UP = (*_VAGUE, "python.code-error", "python.data-lookup")
+_COPIES = (
+    "pytorch.worker-exception",
+    "pytorch.spawn-failed",
+    "python.child-failed",
+    "ray.task-error",
+    "ray.actor-died",
+)
+"""They repeat an exception of another process, whose own traceback follows."""
+
+
+def _first_tells_more(first: Rule, last: Rule) -> bool:
+    """Of two chained exceptions: does the first one tell what went wrong rather than the last?
+
+    The last one does as a rule: it was raised on purpose, from the first. The first one does when the last is vague,
+    when the last only reports a lost peer (a barrier in an exception handler), or was an accident of cleaning up.
+    """
+    if first.role in _MAY_BE_ROOT:
+        return last.role not in _MAY_BE_ROOT or (last.id in _VAGUE and first.id not in _VAGUE)
+    return first.role in (Role.SYMPTOM, Role.TEARDOWN) and first.id not in _COPIES and last.id in _WHILE_CLEANING_UP
 
 
 def _scannable(block: _Block) -> bytes:

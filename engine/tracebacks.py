@@ -35,6 +35,9 @@ class Traceback(msgspec.Struct):
     """Where the exception's line stands."""
     origin: str | None = None
     """Text of the first exception of a chain."""
+    origin_frames: str = ""
+    origin_offset: int = 0
+    origin_line: int = 0
     offsets: list[int] = []
     """Offsets of every line that belongs to it."""
 
@@ -89,7 +92,11 @@ def read(lines: Iterable[tuple[int, int, Line]]) -> Traceback | None:
     if not chain:
         return None
     text, offset, number, frames = chain[-1]
-    return Traceback(text, "\n".join(frames), offset, number, chain[0][0] if len(chain) > 1 else None, offsets)
+    told = Traceback(text, "\n".join(frames), offset, number, offsets=offsets)
+    if len(chain) > 1:
+        told.origin, told.origin_offset, told.origin_line, first_frames = chain[0]
+        told.origin_frames = "\n".join(first_frames)
+    return told
 
 
 def offsets_chained(chain: list[tuple[str, int, int, list[str]]], _text: str) -> bool:
