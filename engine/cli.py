@@ -62,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     show = actions.add_parser("show", parents=[packs], help="one rule, whole")
     show.add_argument("id")
     show.set_defaults(run=_rules_show)
+    pages = actions.add_parser("pages", parents=[packs], help="write a page a family")
+    pages.add_argument("folder", type=Path)
+    pages.set_defaults(run=_rules_pages)
     test = actions.add_parser("test", help="check one pack file")
     test.add_argument("file", type=Path)
     test.set_defaults(run=_rules_test)
@@ -147,4 +150,12 @@ def _rules_lock(args: argparse.Namespace) -> int:
     from engine.ruleset import BUILTIN, lock_text
 
     (BUILTIN / "rules.lock").write_text(lock_text(_ruleset(args)))
+    return OK
+
+
+def _rules_pages(args: argparse.Namespace) -> int:
+    from engine.rulebook import write_pages
+
+    for path in write_pages(_ruleset(args), args.folder):
+        print(path)
     return OK
