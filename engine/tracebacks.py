@@ -50,7 +50,8 @@ def read(lines: Iterable[tuple[int, int, Line]]) -> Traceback | None:
     chain: list[tuple[str, int, int, list[str]]] = []
     offsets: list[int] = []
     lane = None
-    open_block = False
+    prefix = ""
+    open_block = linked = False
     patience = 4
     for looked, (offset, number, line) in enumerate(lines):
         if looked > MAX_LINES:
@@ -61,15 +62,20 @@ def read(lines: Iterable[tuple[int, int, Line]]) -> Traceback | None:
             continue
         ended = False
         for text in line.texts:
+            text = text[len(prefix) :] if prefix and text.startswith(prefix) else text
             stripped = text.strip()
             if START in text:
-                if chain and not open_block and not offsets_chained(chain, stripped):
-                    ended = True
+                if chain and not open_block and not (linked or stripped.startswith("Original ")):
+                    ended = True  # another traceback, of another process that writes to the same file
                     break
-                open_block, frames, patience = True, [], 4
+                if not chain and not frames:
+                    prefix = text[: text.find(START)]
+                if chain and not linked:
+                    chain.clear()  # "Original Traceback": the copy before it tells nothing
+                open_block, linked, frames, patience = True, False, [], 4
             elif not stripped or stripped.startswith(_CHAIN):
                 if stripped:
-                    patience = 4
+                    linked, patience = bool(chain), 4
             elif open_block:
                 frame = _FRAME.match(text)
                 if frame:
@@ -97,8 +103,3 @@ def read(lines: Iterable[tuple[int, int, Line]]) -> Traceback | None:
         told.origin, told.origin_offset, told.origin_line, first_frames = chain[0]
         told.origin_frames = "\n".join(first_frames)
     return told
-
-
-def offsets_chained(chain: list[tuple[str, int, int, list[str]]], _text: str) -> bool:
-    """A second block right behind the first belongs to it (the words between them may be another rank's)."""
-    return len(chain) < 8
