@@ -24,7 +24,13 @@ _DAY = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
 _HMS = r"(?P<h>\d{2}):(?P<mi>\d{2}):(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?"
 _YMD = r"(?P<y>\d{4})[-/](?P<mo>\d{2})[-/](?P<d>\d{2})"
 _CLOCK = r"(?P<h>\d{2}):(?P<mi>\d{2}):(?P<s>\d{2})"
-_ZONE = r"(?:\s?(?P<z>Z|UTC|GMT|[+-]\d{2}:?\d{2}(?!\d)))?"
+_ZONES = {
+    "Z": 0, "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3,
+    "EST": -5, "EDT": -4, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "JST": 9, "KST": 9,
+}  # fmt: skip
+"""Hours east of UTC of zones whose short name has one meaning (CST, IST and BST have several)."""
+_NAMED_ZONE = "|".join(sorted(_ZONES, key=len, reverse=True))
+_ZONE = rf"(?:\s?(?P<z>(?:{_NAMED_ZONE})\b|[+-]\d{{2}}:?\d{{2}}(?!\d)))?"
 _LEVEL = r"(?:\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\]?[:\s|]\s*)?"
 
 _STYLES: tuple[re.Pattern[str], ...] = tuple(
@@ -33,7 +39,8 @@ _STYLES: tuple[re.Pattern[str], ...] = tuple(
         rf"{_LEVEL}[\[(]?{_YMD}[T _]\s?{_CLOCK}"
         rf"(?:[.,:](?P<f>\d{{1,9}}))?{_ZONE}[\])]?(?=\W|$)",
         rf"(?:<\d{{1,3}}>)?(?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?= )",
-        rf"\[?(?:{_DAY}) (?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?: (?:UTC|GMT))? (?P<y>\d{{4}})\]?",
+        rf"\[?(?:{_DAY}) (?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?: (?P<z>{_NAMED_ZONE}))? (?P<y>\d{{4}})\]?",
+        r"\[?[IWEF]0000 00:00:(?P<ep>1[0-9]{9})(?P<epf>\.\d{1,9})",
         rf"\[?[IWEF](?P<mo>\d{{1,2}})(?P<d>\d{{2}}) {_HMS}",
         rf"{_LEVEL}(?P<mo>\d{{2}})-(?P<d>\d{{2}}) {_HMS}",
         rf"{_LEVEL}[\[(]?(?P<mo>\d{{2}})/(?P<d>\d{{2}})(?:/(?P<y>\d{{4}}|\d{{2}}))?[ ,T]\s?{_HMS}(?: (?P<ap>[AP]M))?",
@@ -49,6 +56,10 @@ _STYLES: tuple[re.Pattern[str], ...] = tuple(
 _ANYWHERE = re.compile(rf"(?<![\d.-])(?=20){_YMD}[T ]{_CLOCK}(?:[.,](?P<f>\d{{1,9}}))?{_ZONE}")
 _AUDIT = re.compile(r"audit(?:\(|: type=\d+ audit\()(1[0-9]{9}\.\d{3}):")
 _LEAD = re.compile(r"[\s\[(\"]{0,12}[\dA-Z<t]")
+
+
+LAST_YEAR = 2200
+"""No stamp is later: such a number is not a year."""
 
 
 class Stamp(NamedTuple):
@@ -126,10 +137,10 @@ def _stamp(parts: dict[str, str | None]) -> Stamp | None:
         return Stamp("no_date", hour * 3600 + minute * 60 + second + fraction)
     month = _MONTHS[parts["mon"] or ""] if parts.get("mon") else int(parts["mo"] or 0)
     day = int(parts["d"] or 0)
-    if not (1 <= month <= 12 and 1 <= day <= 31):
-        return None
     year = int(parts.get("y") or 1972)
     year += 2000 if year < 100 else 0
+    if not (1 <= month <= 12 and 1 <= day <= 31 and 1970 <= year <= LAST_YEAR):
+        return None
     naive = timegm((year, month, day, hour, minute, second)) + fraction
     return Stamp("full" if parts.get("y") else "no_year", naive, _zone(parts.get("z")))
 
@@ -137,8 +148,8 @@ def _stamp(parts: dict[str, str | None]) -> Stamp | None:
 def _zone(text: str | None) -> int | None:
     if not text:
         return None
-    if text in ("Z", "UTC", "GMT"):
-        return 0
+    if text in _ZONES:
+        return _ZONES[text] * 3600
     sign = -1 if text[0] == "-" else 1
     digits = text[1:].replace(":", "")
     return sign * (int(digits[:2]) * 3600 + int(digits[2:4]) * 60)

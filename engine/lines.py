@@ -21,7 +21,8 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202
 _HOST = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
 
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) ([FP])(?: |$)")
-_SRUN = re.compile(r" {0,6}(\d{1,6}): ?")
+_SRUN = re.compile(r" {0,6}(\d{1,6}):(?: |(?!\d\d:\d\d))")
+"""Never the hour of a time of day."""
 _TORCHRUN = re.compile(r"\[(rank|default|node|Rank|trainer)[ _:]?(\d{1,6})\]:? ?")
 _MPIRUN = re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:? ?")
 _PREPENDED = re.compile(r"\[(\d{1,5})\] (?=\S)")
@@ -42,10 +43,21 @@ _TQDM = re.compile(r".{0,80}?\d{1,3}%\|[^|]{0,200}\| *[\d.,kMG]+/[\d.,kMG?]+ \[[
 _RANK_WORD = re.compile(r"(?:^|[\s|\[(<])(?:global[ _])?[Rr]ank[ _:=]{1,2}(\d{1,6})(?=[\s|\])>,:]|$)")
 _INNER = re.compile(r"(?:\[[^\]\d]{1,24}\]|[A-Z]{4,8}:?|[\w.-]{1,24}:)[ :|-]*(?=[\[(]?20\d\d)")
 """A tag that stands before the time: ``[titan] 2026-05-03 11:31:38,344``."""
-_DMESG_LEVEL = re.compile(r"(?:kern|daemon|user|syslog) *:[a-z]+ *: ")
-_LEAD_NOISE = re.compile(r"[\s|:-]*(?=[^\s|:-])")
+_DMESG_LEVEL = re.compile(r"(?:kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|local\d) *:[a-z]+ *: ")
+"""``dmesg --decode`` writes facility and level before the time."""
+_JOURNAL = re.compile(r"(MESSAGE|_HOSTNAME|SYSLOG_IDENTIFIER|(?:__|_SOURCE_)REALTIME_TIMESTAMP)=")
+"""Fields of ``journalctl -o export`` and ``-o verbose``."""
+_LAUNCHED = re.compile(
+    rf"({_HOST}): (?=\[(?:rank|default)\d|{_HOST}:\d+:\d+ \[|\[?20\d\d-\d\d-|Traceback \(most recent)"
+)
+"""``pdsh``, ``clush`` and the launchers on top of them."""
 
-_MESSAGE_KEYS = ("log", "msg", "message", "text", "MESSAGE", "event", "body")
+_MESSAGE_KEYS = ("log", "msg", "message", "text", "MESSAGE", "event", "body", "line", "textPayload")
+_NESTED_KEYS = (*_MESSAGE_KEYS, "jsonPayload", "fields", "record", "data")
+"""Under which a log shipper puts the whole object that the application wrote."""
+_BREAK = re.compile("[\r\n]")
+LONGEST_JSON = 1 << 20
+"""Bytes of one JSON line up to which it is read whole."""
 _TIME_KEYS = (
     "time",
     "ts",
@@ -70,6 +82,8 @@ class Line(msgspec.Struct):
     stamps: list[Stamp]
     host: str | None = None
     pod: str | None = None
+    named: str | None = None
+    """What a launcher wrote before the line: the host, if the attempt has one of that name."""
     rank: int | None = None
     local_rank: int | None = None
     gpu: int | None = None
@@ -113,7 +127,7 @@ def printable(text: str) -> str:
 
 def clean(raw: bytes) -> Line:
     """Take the envelopes off one raw line (without its line end)."""
-    if len(raw) > 4 * SHOWN:
+    if len(raw) > 4 * SHOWN and (len(raw) > LONGEST_JSON or b'{"' not in raw[:256]):
         raw = raw[: 3 * SHOWN] + raw[-SHOWN:]
     text = strip_ansi(raw).replace(b"\x00", b"").decode("utf-8", "replace").rstrip("\r\n")
     if "\r" in text:
@@ -160,6 +174,12 @@ def _peel_once(line: Line, text: str) -> None:
     head = text[0]
     if head == "{":
         _peel_braces(line, text)
+        return
+    if head in "_MS" and (field := _JOURNAL.match(text)):
+        _peel_journal(line, field[1], text[field.end() :])
+        return
+    if head in "kumdaslnc" and (level := _DMESG_LEVEL.match(text)):
+        line.texts[0] = text[level.end() :]
         return
     if head == "<":
         found = _PRI.match(text)
@@ -212,6 +232,20 @@ def _peel_once(line: Line, text: str) -> None:
     if found and not line.stamps and "-" in found[1]:
         line.pod = line.pod or found[1]
         line.texts[0] = text[found.end() :]
+        return
+    found = _LAUNCHED.match(text) if line.rank is None and line.host is None else None
+    if found:
+        line.named = line.named or found[1]
+        line.texts[0] = text[found.end() :]
+
+
+def _peel_journal(line: Line, name: str, value: str) -> None:
+    """One field of a journal entry that has a line for each."""
+    if name == "MESSAGE":
+        line.texts[0] = value
+        return
+    _take_field(line, name, value)
+    line.texts[0] = ""
 
 
 def _peel_bracket(line: Line, text: str) -> bool:
@@ -280,24 +314,46 @@ def _peel_braces(line: Line, text: str) -> None:
         return
     if not isinstance(fields, dict):
         return
-    message = next((fields[key] for key in _MESSAGE_KEYS if isinstance(fields.get(key), str)), None)
-    if message is None and isinstance(fields.get("MESSAGE"), list):
-        message = bytes(b & 0xFF for b in fields["MESSAGE"] if isinstance(b, int)).decode("utf-8", "replace")
+    message, holders = _message(fields)
     if message is None:
         return
-    for name, value in fields.items():
-        _take_field(line, name, value)
+    for holder in holders:
+        for name, value in holder.items():
+            _take_field(line, name, value)
+        fields = holder
     for name in _TRACE_KEYS:
         trace = fields.get(name)
         if isinstance(trace, str) and trace.strip() and trace not in message:
             message = f"{message}\n{trace}"
-    line.texts = message.rstrip("\n").split("\n") or [""]
+    line.texts = [_cut(part) for part in _BREAK.split(message.rstrip("\r\n"))]
     if len(line.texts) > 1:
         head = Line([line.texts[0]], [])
         _peel(head)
         line.texts[0] = head.texts[0]
         line.rank = head.rank if line.rank is None else line.rank
         line.stamps += head.stamps
+
+
+def _message(fields: dict[str, Any]) -> tuple[str | None, list[dict[str, Any]]]:
+    """What a JSON line says, and the objects around it from the outside in (a shipper's, the application's)."""
+    holders = [fields]
+    for _ in range(4):
+        fields = holders[-1]
+        for key in _MESSAGE_KEYS:
+            if isinstance(fields.get(key), str):
+                return fields[key], holders
+        said = fields.get("MESSAGE")
+        if isinstance(said, list):  # the journal's way to write bytes that are not UTF-8
+            return bytes(b & 0xFF for b in said if isinstance(b, int)).decode("utf-8", "replace"), holders
+        inner = next((fields[key] for key in _NESTED_KEYS if isinstance(fields.get(key), dict)), None)
+        if inner is None:
+            break
+        holders.append(inner)
+    return None, holders
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 4 * SHOWN else text[: 3 * SHOWN] + text[-SHOWN:]
 
 
 def _take_field(line: Line, name: str, value: Any) -> None:
@@ -307,15 +363,25 @@ def _take_field(line: Line, name: str, value: Any) -> None:
             line.stamps.append(stamp)
     elif name in _HOST_KEYS and isinstance(value, str) and value:
         line.host = line.host or value
-    elif name in _RANK_KEYS and str(value).isdigit():
-        line.rank = int(value)
+    elif name in _RANK_KEYS and (rank := whole(value)) is not None:
+        line.rank = rank
     elif name == "pod" or name == "pod_name":
         line.pod = str(value)
     elif name == "kubernetes" and isinstance(value, dict):
         line.host = line.host or _text(value.get("host") or value.get("node_name"))
         line.pod = line.pod or _text(value.get("pod_name"))
+    elif name in ("labels", "resource", "stream") and isinstance(value, dict):
+        for inner, said in value.items():
+            if isinstance(said, (str, dict)) and inner not in _TIME_KEYS:
+                _take_field(line, inner, said)
     elif name in ("SYSLOG_IDENTIFIER", "_COMM") and isinstance(value, str):
         line.tag = line.tag or value
+
+
+def whole(value: Any) -> int | None:
+    """A rank or another small number as an int; None for anything else."""
+    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    return int(text) if text.isdecimal() and len(text) <= 9 else None
 
 
 def _text(value: Any) -> str | None:

@@ -148,6 +148,8 @@ class Places:
             return self.known(named) or self.pods.get(named) or named.strip("[]")
         if line.host and (known := self.known(line.host)):
             return known
+        if line.named and (known := self.known(line.named)):
+            return known
         if line.pod and line.pod in self.pods:
             return self.known(self.pods[line.pod]) or self.pods[line.pod]
         if rank is not None and rank in self.ranks and stream.node is None:
