@@ -1,7 +1,7 @@
-"""Log text made fit for a page: nothing that could move the cursor, turn the reading direction or hide a character gets through.
+"""Log text made fit for a page: nothing that moves the cursor, turns the reading direction or hides gets through.
 
-Escaping for HTML is the template's work and comes after this. Colour sequences are dropped, because they carry no words;
-every other control, bidirectional or invisible character becomes a visible mark, because its presence may matter.
+Escaping for HTML is the template's work and comes after this. Colour sequences are dropped, because they carry no
+words; every other control, bidirectional or invisible character becomes a visible mark, because it may matter.
 """
 
 from __future__ import annotations

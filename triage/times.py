@@ -8,7 +8,7 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 
 def parse(value: datetime | str | float | None) -> datetime | None:
-    """A database time, the contract's RFC 3339 string or epoch seconds as an aware UTC datetime. None when it is none."""
+    """A database time, an RFC 3339 string or epoch seconds as an aware UTC datetime. None when it is none."""
     if value is None or value == "":
         return None
     if isinstance(value, datetime):

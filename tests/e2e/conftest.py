@@ -71,7 +71,7 @@ def sign_in(context: BrowserContext, site: str) -> None:
 
 @pytest.fixture
 def signed_page(context: BrowserContext, live_server: Any, demo: User) -> Iterator[Page]:
-    """A page of a person who has signed in. A message in the console (a script error, a breach of the policy) fails the test."""
+    """A page of a person who has signed in. A script error or a breach of the policy in the console fails the test."""
     sign_in(context, live_server.url)
     page = context.new_page()
     trouble: list[str] = []

@@ -75,7 +75,9 @@ def test_more_lines_come_both_ways_without_moving_the_line_one_reads(
     assert "/streams/" in page.url and "lines/" not in page.url
 
 
-def test_a_permalink_opens_at_its_line_and_wrapping_lasts(signed_page: Page, live_server: Any, triaged: Triaged) -> None:
+def test_a_permalink_opens_at_its_line_and_wrapping_lasts(
+    signed_page: Page, live_server: Any, triaged: Triaged
+) -> None:
     attempt = triaged()
     page = signed_page
     address = f"{live_server.url}/attempts/{attempt.pk}/streams/applog/node-04.log"

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.browser
 
 def poll_now(page: Page) -> None:
     """Let the list's poll happen now instead of in ten seconds."""
-    page.evaluate("htmx.ajax('GET', document.getElementById('poll').getAttribute('hx-get'), {source: '#poll', swap: 'outerHTML'})")
+    page.evaluate(
+        "htmx.ajax('GET', document.getElementById('poll').getAttribute('hx-get'), {source: '#poll', swap: 'outerHTML'})"
+    )
 
 
 def test_progress_turns_into_the_verdict_by_itself(signed_page: Page, live_server: Any, imported: Triaged) -> None:

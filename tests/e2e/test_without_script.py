@@ -25,7 +25,9 @@ def plain_page(browser: Browser, live_server: Any, demo: object) -> Iterator[Pag
     context.close()
 
 
-def test_the_list_filters_and_the_way_to_the_line_need_no_script(plain_page: Page, live_server: Any, triaged: Triaged) -> None:
+def test_the_list_filters_and_the_way_to_the_line_need_no_script(
+    plain_page: Page, live_server: Any, triaged: Triaged
+) -> None:
     attempt = triaged()
     triaged("net-slurm-time-limit")
     page = plain_page

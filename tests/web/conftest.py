@@ -17,6 +17,7 @@ from triage.services.attempts import record_attempt
 from triage.services.diagnoses import record_diagnosis
 from triage.services.triage import begin_triage, lease_diagnosis, request_triage
 
+NVLINK = stories.nvlink()
 MakeAttempt = Callable[..., Attempt]
 
 
@@ -36,10 +37,19 @@ def make_attempt(db: None) -> MakeAttempt:
     """Makes an attempt: `make_attempt()` is triaged and blames gx-02; `story=None` leaves it waiting."""
     made = 0
 
-    def make(story: engine.Diagnosis | None = stories.nvlink(), *, ended_at: datetime | None = stories.END, **facts: Any) -> Attempt:
+    def make(
+        story: engine.Diagnosis | None = NVLINK, *, ended_at: datetime | None = stories.END, **facts: Any
+    ) -> Attempt:
         nonlocal made
         made += 1
-        workload = {"id": f"{48000 + made}", "name": "llama-70b", "scheduler": "slurm", "cluster": "c1", "user": "ada", "queue": "gpu"}
+        workload = {
+            "id": f"{48000 + made}",
+            "name": "llama-70b",
+            "scheduler": "slurm",
+            "cluster": "c1",
+            "user": "ada",
+            "queue": "gpu",
+        }
         workload |= {key: facts.pop(key) for key in list(facts) if key in workload}
         values: dict[str, Any] = {
             "number": 1,

@@ -19,14 +19,23 @@ def page_of(client: Client, attempt: Attempt) -> str:
     return answer.content.decode()
 
 
-def test_the_verdict_comes_first_with_outcome_domain_nodes_and_advice(signed_in: Client, make_attempt: MakeAttempt) -> None:
+def test_the_verdict_comes_first_with_outcome_domain_nodes_and_advice(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
     page = page_of(signed_in, make_attempt())
     verdict = page[page.index('<article class="verdict"') : page.index("</article>")]
     for words in (
-        'data-domain="hardware"', "NVLink signal-integrity fault on gx-02 (Xid 149)", "Failed", "Restart without gx-02",
-        'data-copy="--exclude=gx-02"', "gx-02/0000:61:00", "5 Oct 04:11:57 UTC", "10 m 34 s after it began", "76.0 GPU-hours lost",
+        'data-domain="hardware"',
+        "NVLink signal-integrity fault on gx-02 (Xid 149)",
+        "Failed",
+        "Restart without gx-02",
+        'data-copy="--exclude=gx-02"',
+        "gx-02/0000:61:00",
+        "5 Oct 04:11:57 UTC",
+        "10 m 34 s after it began",
+        "76.0 GPU-hours lost",
         "4 nodes × 8 GPUs",
-    ):  # fmt: skip
+    ):
         assert words in verdict, words
     assert "javascript:" not in page, "only http addresses become links"
 
@@ -47,7 +56,9 @@ def test_it_says_why_not_the_others_and_what_was_missing(signed_in: Client, make
     assert "ranks 24, 25, 27, 30, 31" in page
 
 
-def test_the_timeline_is_a_picture_with_a_lane_a_node_and_a_table_beside_it(signed_in: Client, make_attempt: MakeAttempt) -> None:
+def test_the_timeline_is_a_picture_with_a_lane_a_node_and_a_table_beside_it(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
     page = page_of(signed_in, make_attempt())
     svg = page[page.index('<svg class="fig" viewBox') : page.index("</svg>", page.index('<svg class="fig" viewBox'))]
     assert [name for name in stories.NODES if f">{name}<" in svg] == list(stories.NODES)
@@ -68,11 +79,15 @@ def test_the_map_shows_each_rank_by_its_first_error(signed_in: Client, make_atte
 
 def test_there_is_no_map_when_the_evidence_contradicts_its_layout(signed_in: Client, make_attempt: MakeAttempt) -> None:
     story = stories.nvlink()
-    moved = stories._changed(story, evidence=(*story.evidence, stories.evidence("e6", "x.y", "applog/a.log", 1, "x", node="gx-01", rank=30)))
+    moved = stories._changed(
+        story, evidence=(*story.evidence, stories.evidence("e6", "x.y", "applog/a.log", 1, "x", node="gx-01", rank=30))
+    )
     assert "Each GPU by the first error" not in page_of(signed_in, make_attempt(moved))
 
 
-def test_an_attempt_without_a_cause_names_no_node_and_what_would_have_decided(signed_in: Client, make_attempt: MakeAttempt) -> None:
+def test_an_attempt_without_a_cause_names_no_node_and_what_would_have_decided(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
     page = page_of(signed_in, make_attempt(stories.no_cause()))
     assert "none to blame" in page
     assert "What was not there to decide" in page and "Metrics: missing. no metrics were collected" in page
@@ -88,7 +103,9 @@ def test_attempts_of_a_workload_stand_in_one_strip(signed_in: Client, make_attem
     assert f'href="/attempts/{second.pk}/" aria-current="page"' in strip
 
 
-def test_while_it_is_triaged_the_page_polls_and_without_script_reloads(signed_in: Client, make_attempt: MakeAttempt) -> None:
+def test_while_it_is_triaged_the_page_polls_and_without_script_reloads(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
     attempt = make_attempt(None)
     page = page_of(signed_in, attempt)
     assert "Waiting for a worker" in page
@@ -105,9 +122,13 @@ def test_while_it_is_triaged_the_page_polls_and_without_script_reloads(signed_in
     assert "http-equiv" not in page_of(signed_in, attempt)
 
 
-def test_failed_triage_gives_the_reason_and_can_be_asked_for_again(signed_in: Client, make_attempt: MakeAttempt) -> None:
+def test_failed_triage_gives_the_reason_and_can_be_asked_for_again(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
     attempt = make_attempt(None)
-    Attempt.objects.filter(pk=attempt.pk).update(triage_state=TriageState.FAILED, triage_reason="syslog/gx-01.log: disk <full>")
+    Attempt.objects.filter(pk=attempt.pk).update(
+        triage_state=TriageState.FAILED, triage_reason="syslog/gx-01.log: disk <full>"
+    )
     page = page_of(signed_in, attempt)
     assert "syslog/gx-01.log: disk &lt;full&gt;" in page and "Try again" in page
     url = reverse("attempt-retry", args=[attempt.pk])

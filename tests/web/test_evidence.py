@@ -22,7 +22,8 @@ from triage.tasks.collecting import collect, triage_attempt
 ATTEMPT = """
 schema: 1
 workload: {id: "7001", name: probe, scheduler: static, cluster: lab, user: ada}
-attempt: {number: 1, state: FAILED, started_at: 2026-10-05T02:00:00Z, ended_at: 2026-10-05T03:00:00Z, nodes: [gx-01, gx-02]}
+attempt:
+  {number: 1, state: FAILED, started_at: 2026-10-05T02:00:00Z, ended_at: 2026-10-05T03:00:00Z, nodes: [gx-01, gx-02]}
 """
 Collected = Callable[[dict[str, bytes]], Attempt]
 
@@ -50,7 +51,8 @@ def collected(settings: Any, tmp_path: Path, db: None) -> Iterator[Collected]:
 
 def syslog(node: str, count: int, first_second: int = 0) -> bytes:
     lines = (
-        f"2026-10-05T02:{s // 60:02d}:{s % 60:02d}.000000+00:00 {node} kernel: tick {s}\n" for s in range(first_second, first_second + count)
+        f"2026-10-05T02:{s // 60:02d}:{s % 60:02d}.000000+00:00 {node} kernel: tick {s}\n"
+        for s in range(first_second, first_second + count)
     )
     return "".join(lines).encode()
 
@@ -86,7 +88,9 @@ def test_a_byte_offset_leads_to_the_line_that_holds_it(signed_in: Client, collec
     assert re.search(r'<li id="L311" class="cause"', page)
 
 
-@pytest.mark.parametrize("query", ["?line=999999", "?line=0", "?line=-1", "?line=abc", "?offset=99999999", "?first=9&last=3", "?from=9"])
+@pytest.mark.parametrize(
+    "query", ["?line=999999", "?line=0", "?line=-1", "?line=abc", "?offset=99999999", "?first=9&last=3", "?from=9"]
+)
 def test_a_place_out_of_range_still_shows_lines(query: str, signed_in: Client, collected: Collected) -> None:
     attempt = collected({"syslog/gx-01.log": syslog("gx-01", 60)})
     answer = signed_in.get(stream_url(attempt, "syslog/gx-01.log", query))
@@ -101,7 +105,7 @@ def test_hostile_bytes_are_shown_harmlessly(signed_in: Client, collected: Collec
             b"progress 1%\rprogress 2%\n",
             b"bad \xff\xfe utf-8 \x00 nul\n",
             "abc\u202edcba\u2066\u200b\n".encode(),
-            b"</code></li><li id=\"L1\">\n",
+            b'</code></li><li id="L1">\n',
         ]
     )
     attempt = collected({"applog/out.log": nasty})
@@ -109,7 +113,12 @@ def test_hostile_bytes_are_shown_harmlessly(signed_in: Client, collected: Collec
     assert not FORBIDDEN.search(page) and SCRIPT not in page
     assert all(tag != "script" or "src" in attributes for tag, attributes in tags_of(page))
     assert numbers(page) == [1, 2, 3, 4, 5, 6], "markup in a line makes no line of its own"
-    for shown in ("<code>red</code>", "progress 1%\u240dprogress 2%", "bad \\xff\\xfe utf-8 \u2400 nul", "abc\u27e8U+202E\u27e9dcba"):
+    for shown in (
+        "<code>red</code>",
+        "progress 1%\u240dprogress 2%",
+        "bad \\xff\\xfe utf-8 \u2400 nul",
+        "abc\u27e8U+202E\u27e9dcba",
+    ):
         assert shown in page, shown
 
 
@@ -153,7 +162,11 @@ def test_evidence_survives_its_stream(signed_in: Client, make_attempt: MakeAttem
     page = signed_in.get(reverse("evidence", args=[make_attempt().pk, "e1"])).content.decode()
     assert "The stream is no longer kept" in page
     assert "149, NETIR_LINK_EVT" in page and "quiet before 1" in page and "quiet after 1" in page
-    assert "Evidence 1 of 5" in page and 'aria-label="Next evidence"' in page and 'aria-label="Previous evidence"' not in page
+    assert (
+        "Evidence 1 of 5" in page
+        and 'aria-label="Next evidence"' in page
+        and 'aria-label="Previous evidence"' not in page
+    )
 
 
 def test_what_the_other_nodes_said_stands_beside_the_line(signed_in: Client, collected: Collected) -> None:
@@ -161,7 +174,9 @@ def test_what_the_other_nodes_said_stands_beside_the_line(signed_in: Client, col
     from triage.models import TriageState
 
     attempt = collected({"syslog/gx-01.log": syslog("gx-01", 300), "syslog/gx-02.log": syslog("gx-02", 300, 2)})
-    line = stories.evidence("e1", "x.y", "syslog/gx-01.log", 121, "tick 120", at="2026-10-05T02:02:00.000000Z", node="gx-01")
+    line = stories.evidence(
+        "e1", "x.y", "syslog/gx-01.log", 121, "tick 120", at="2026-10-05T02:02:00.000000Z", node="gx-01"
+    )
     story = stories._changed(stories.no_cause(), evidence=(line,), symptoms=(), timeline=())
     Attempt.objects.filter(pk=attempt.pk).update(triage_state=TriageState.PENDING)
     diagnose_with(attempt, story)

@@ -22,9 +22,19 @@ def test_a_row_says_why_where_whose_and_how_long(signed_in: Client, make_attempt
     make_attempt()
     page = signed_in.get("/").content.decode()
     for words in (
-        "NVLink signal-integrity fault on gx-02 (Xid 149)", "Hardware", "NVLink", ">gx-02</a>", "llama-70b", "ada", "c1",
-        "2 h 22 m", "76.0 GPU-h", "Failed", "exit 134:0", 'datetime="2026-10-05T04:22:31Z"',
-    ):  # fmt: skip
+        "NVLink signal-integrity fault on gx-02 (Xid 149)",
+        "Hardware",
+        "NVLink",
+        ">gx-02</a>",
+        "llama-70b",
+        "ada",
+        "c1",
+        "2 h 22 m",
+        "76.0 GPU-h",
+        "Failed",
+        "exit 134:0",
+        'datetime="2026-10-05T04:22:31Z"',
+    ):
         assert words in page, words
 
 
@@ -131,7 +141,9 @@ def test_new_failures_are_announced_and_rows_stay_where_they_are(signed_in: Clie
     assert "<tr" not in news.content.decode()
 
 
-def test_a_row_that_was_waiting_is_replaced_in_place_once_it_is_diagnosed(signed_in: Client, make_attempt: MakeAttempt) -> None:
+def test_a_row_that_was_waiting_is_replaced_in_place_once_it_is_diagnosed(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
     from tests.web.conftest import diagnose_with
 
     waiting = make_attempt(None)

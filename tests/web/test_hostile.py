@@ -16,7 +16,10 @@ from tests.web.conftest import MakeAttempt
 from triage.text import printable, printable_tree
 
 SCRIPT = "<script>alert(1)</script>"
-NASTY = f"{SCRIPT} \x1b[31mred\x1b[0m \x1b]8;;http://evil.example\x07link\x1b]8;;\x07 \u202egnp.exe\u2066 zero\u200bwidth \x07 \x9b31m \"'`"
+NASTY = (
+    f"{SCRIPT} \x1b[31mred\x1b[0m \x1b]8;;http://evil.example\x07link\x1b]8;;\x07 "
+    "\u202egnp.exe\u2066 zero\u200bwidth \x07 \x9b31m \"'`"
+)
 
 
 def poison(value: object) -> object:
@@ -26,8 +29,32 @@ def poison(value: object) -> object:
     if isinstance(value, list):
         return [poison(item) for item in value]
     if isinstance(value, dict):
-        kept = {"id", "at", "first_at", "last_at", "role", "kind", "action", "status", "source", "domain", "sub_domain", "outcome"}
-        kept |= {"schema", "evidence", "explained_by", "started_at", "ended_at", "clock", "rule", "ruleset", "key", "version"}
+        kept = {
+            "id",
+            "at",
+            "first_at",
+            "last_at",
+            "role",
+            "kind",
+            "action",
+            "status",
+            "source",
+            "domain",
+            "sub_domain",
+            "outcome",
+        }
+        kept |= {
+            "schema",
+            "evidence",
+            "explained_by",
+            "started_at",
+            "ended_at",
+            "clock",
+            "rule",
+            "ruleset",
+            "key",
+            "version",
+        }
         return {key: item if key in kept else poison(item) for key, item in value.items()}
     return value
 
@@ -56,16 +83,27 @@ FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u
 @pytest.mark.parametrize("name", ["failures", "attempt", "evidence"])
 def test_hostile_text_reaches_no_page_raw(name: str, signed_in: Client, make_attempt: MakeAttempt) -> None:
     attempt = make_attempt(
-        hostile_story(), name=f"job{SCRIPT}", user=f'"><img src=x onerror=alert(1)>{NASTY[:60]}', cluster="c1\u202e",
-        queue="q'\"", id="a/../b?c#d%00", state=f"FAILED {SCRIPT}", nodes=(f"gx-02{NASTY}", "gx-01"),
-    )  # fmt: skip
-    url = {"failures": "/", "attempt": f"/attempts/{attempt.pk}/", "evidence": f"/attempts/{attempt.pk}/evidence/e1/"}[name]
+        hostile_story(),
+        name=f"job{SCRIPT}",
+        user=f'"><img src=x onerror=alert(1)>{NASTY[:60]}',
+        cluster="c1\u202e",
+        queue="q'\"",
+        id="a/../b?c#d%00",
+        state=f"FAILED {SCRIPT}",
+        nodes=(f"gx-02{NASTY}", "gx-01"),
+    )
+    url = {"failures": "/", "attempt": f"/attempts/{attempt.pk}/", "evidence": f"/attempts/{attempt.pk}/evidence/e1/"}[
+        name
+    ]
     answer = signed_in.get(url)
     assert answer.status_code == 200
     page = answer.content.decode()
     assert SCRIPT not in page and "<img" not in page and "alert(1)</script>" not in page
     for tag, attributes in tags_of(page):
-        assert tag != "style" and not any(name.startswith("on") or name == "style" for name in attributes), (tag, attributes)
+        assert tag != "style" and not any(name.startswith("on") or name == "style" for name in attributes), (
+            tag,
+            attributes,
+        )
         assert tag != "script" or attributes.get("src", "").startswith("/static/")
         assert not attributes.get("href", "").strip().lower().startswith(("javascript:", "data:"))
     assert not FORBIDDEN.search(page), FORBIDDEN.search(page)
@@ -90,13 +128,22 @@ def test_ten_thousand_symptoms_make_a_page_of_bounded_size(signed_in: Client, ma
     story = stories.nvlink()
     many = tuple(
         engine.Symptom(
-            rule=f"x.s{n}", title=f"symptom {n}", nodes=(f"gx-{n}",), ranks=tuple(range(n, n + 50)), count=n + 1,
-            first_at=stories.at("04:21:58"), last_at=None, explained_by="root", evidence=("e2",),
+            rule=f"x.s{n}",
+            title=f"symptom {n}",
+            nodes=(f"gx-{n}",),
+            ranks=tuple(range(n, n + 50)),
+            count=n + 1,
+            first_at=stories.at("04:21:58"),
+            last_at=None,
+            explained_by="root",
+            evidence=("e2",),
         )
         for n in range(10_000)
-    )  # fmt: skip
+    )
     events = tuple(
-        engine.TimelineEntry(at=stories.at("04:21:58"), kind="symptom", node=f"gx-{n}", title=f"symptom {n}", evidence=("e2",))
+        engine.TimelineEntry(
+            at=stories.at("04:21:58"), kind="symptom", node=f"gx-{n}", title=f"symptom {n}", evidence=("e2",)
+        )
         for n in range(10_000)
     )
     attempt = make_attempt(stories._changed(story, symptoms=many, timeline=story.timeline + events))

@@ -1,6 +1,6 @@
-"""How many queries each page takes, as a baseline in query_counts.json; and that rows don't add any.
+"""How many queries each page takes, as a baseline in query_counts.json; rows don't add any.
 
-After a wanted change: `UPDATE_QUERY_COUNTS=1 pytest tests/web/test_query_counts.py`, and the difference shows in review.
+After a wanted change: `UPDATE_QUERY_COUNTS=1 pytest tests/web/test_query_counts.py`; the difference shows in review.
 """
 
 from __future__ import annotations
@@ -45,11 +45,15 @@ def urls(attempt: Attempt) -> dict[str, tuple[str, dict[str, str]]]:
 def many(make_attempt: MakeAttempt, number: int) -> Attempt:
     for index in range(number):
         story = (stories.nvlink, stories.key_error, stories.no_cause)[index % 3]()
-        make_attempt(story, ended_at=stories.END + timedelta(minutes=index), id="900", number=index + 2, user=f"user-{index}")
+        make_attempt(
+            story, ended_at=stories.END + timedelta(minutes=index), id="900", number=index + 2, user=f"user-{index}"
+        )
     return make_attempt(id="900", number=1)
 
 
-def test_each_page_takes_the_number_of_queries_that_is_written_down(signed_in: Client, make_attempt: MakeAttempt) -> None:
+def test_each_page_takes_the_number_of_queries_that_is_written_down(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
     attempt = many(make_attempt, 3)
     counted = {name: queries(signed_in, url, **headers) for name, (url, headers) in urls(attempt).items()}
     if os.environ.get("UPDATE_QUERY_COUNTS"):

@@ -81,7 +81,9 @@ def _roles(contract: Mapping[str, Any]) -> dict[str, list[str]]:
     return roles
 
 
-def _around(item: EvidenceItem, trail: Mapping[str, EvidenceItem], reach: int = 2) -> list[tuple[int, str, str, EvidenceItem | None]]:
+def _around(
+    item: EvidenceItem, trail: Mapping[str, EvidenceItem], reach: int = 2
+) -> list[tuple[int, str, str, EvidenceItem | None]]:
     """The kept context of a line, with the other evidence among it marked."""
     here = {other.line: other for other in trail.values() if other.stream_raw == item.stream_raw}
     before, after = list(item.before)[-reach:], list(item.after)[:reach]

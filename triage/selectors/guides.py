@@ -1,4 +1,4 @@
-"""What a rule says about itself: what to check next, and what a match does not prove. For the pages that explain a verdict."""
+"""What a rule says about itself: what to check next, and what a match does not prove."""
 
 from __future__ import annotations
 

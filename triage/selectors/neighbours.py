@@ -9,7 +9,6 @@ from django.db.models import Q
 from engine.model import Outcome
 from triage.models import Attempt
 
-
 MAX_ALIKE = 5
 
 

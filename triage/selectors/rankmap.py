@@ -1,7 +1,7 @@
 """Where it failed: ranks by node and GPU, coloured by the first thing each reported.
 
-Ranks are laid out in blocks, `rank // GPUs a node`, as launchers do. That is an assumption, so it is checked: if any evidence
-names a node and a rank that contradict it, there is no map.
+Ranks are laid out in blocks, `rank // GPUs a node`, as launchers do. That is an assumption, so it is checked: if any
+evidence names a node and a rank that contradict it, there is no map.
 """
 
 from __future__ import annotations
@@ -63,12 +63,15 @@ def rank_map(contract: Mapping[str, Any]) -> RankMap | None:
         first.setdefault(rank, ("root", root["title"], _proof(root, by_rank, rank)))
     told = [s for s in contract["symptoms"] if s["ranks"] and s["first_at"] and (s["explained_by"] or not root)]
     for symptom in sorted(told, key=lambda s: (s["first_at"] is None, s["first_at"] or "", s["rule"])):
+        fresh = [rank for rank in symptom["ranks"] if rank not in first]
+        if not fresh:
+            continue
         known = next((kind for kind, title in kinds if title == symptom["title"]), None)
         if known is None:
             known = f"k{len(kinds) + 1}" if len(kinds) < MAX_KINDS else "other"
             kinds.append((known, symptom["title"]))
-        for rank in symptom["ranks"]:
-            first.setdefault(rank, (known, symptom["title"], _proof(symptom, by_rank, rank)))
+        for rank in fresh:
+            first[rank] = (known, symptom["title"], _proof(symptom, by_rank, rank))
     first = {rank: cell for rank, cell in first.items() if rank < total}
     if not first:
         return None

@@ -29,7 +29,7 @@ def line_part(stream: Stream, number: int, start: int, length: int) -> tuple[byt
 
 
 def line_range(stream: Stream, first: int, last: int) -> Iterator[bytes]:
-    """The bytes of lines `first` to `last`, block by block, whatever their size. Raises StreamGone before the first block."""
+    """The bytes of lines `first` to `last`, block by block. Raises StreamGone before the first block."""
     if not stream.blob:
         raise StreamGone(f"{stream.name}: no longer kept")
     try:

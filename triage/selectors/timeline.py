@@ -1,7 +1,7 @@
 """The timeline of a diagnosis as a picture: which marks stand where. Geometry only; a template draws it as SVG.
 
-One lane a node. The axis changes its scale once, drawn as a break, when what matters takes a small part of the attempt: most
-attempts run for hours and die within seconds.
+One lane a node. The axis changes its scale once, drawn as a break, when what matters takes a small part of the attempt:
+most attempts run for hours and die within seconds.
 """
 
 from __future__ import annotations
@@ -195,7 +195,9 @@ def _marks(entries: Sequence[Mapping[str, Any]], axis: _Axis, y: float, is_root:
         if shape in ("root", "tear", "ctx"):
             continue
         title = group[0]["title"]
-        words = (title if len(title) <= 44 else title[:43] + "\u2026") + (f" \u00d7 {len(group)}" if len(group) > 1 else "")
+        words = (title if len(title) <= 44 else title[:43] + "\u2026") + (
+            f" \u00d7 {len(group)}" if len(group) > 1 else ""
+        )
         length = len(words) * 6.3
         left = x > (LEFT + RIGHT) / 2
         begin, stop = (x - 12 - length, x - 12) if left else (x + 12, x + 12 + length)

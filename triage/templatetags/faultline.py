@@ -1,4 +1,4 @@
-"""Tags and filters of the pages. Each returns escaped HTML or plain text; log text and names pass through `printable` first."""
+"""Tags and filters of the pages. Each returns escaped HTML or plain text; log text and names become printable first."""
 
 from __future__ import annotations
 
@@ -106,7 +106,13 @@ def ranges(numbers: Iterable[int]) -> str:
             run.append(number)
             continue
         if run:
-            parts += [str(run[0])] if len(run) == 1 else [f"{run[0]}, {run[1]}"] if len(run) == 2 else [f"{run[0]} to {run[-1]}"]
+            parts += (
+                [str(run[0])]
+                if len(run) == 1
+                else [f"{run[0]}, {run[1]}"]
+                if len(run) == 2
+                else [f"{run[0]} to {run[-1]}"]
+            )
         run = [] if number is None else [number]
     return ", ".join(parts) if len(parts) <= 12 else ", ".join(parts[:12]) + f" and {len(parts) - 12} more"
 

@@ -48,11 +48,17 @@ class UploadForm(forms.Form):
     scheduler = forms.ChoiceField(required=False, choices=SCHEDULERS, initial="static")
     cluster = forms.CharField(required=False, max_length=200)
     user = forms.CharField(required=False, max_length=253)
-    nodes = forms.CharField(required=False, max_length=400_000, help_text="Parted by spaces, commas or new lines.", widget=NODES)
-    gpus_per_node = forms.IntegerField(label="GPUs a node", required=False, min_value=1, max_value=64, widget=forms.TextInput)
+    nodes = forms.CharField(
+        required=False, max_length=400_000, help_text="Parted by spaces, commas or new lines.", widget=NODES
+    )
+    gpus_per_node = forms.IntegerField(
+        label="GPUs a node", required=False, min_value=1, max_value=64, widget=forms.TextInput
+    )
     started_at = forms.CharField(label="Started (UTC)", required=False, max_length=40, widget=MOMENT)
     ended_at = forms.CharField(label="Ended (UTC)", required=False, max_length=40, widget=MOMENT)
-    state = forms.CharField(label="Scheduler's state", required=False, max_length=128, help_text="For example FAILED or TIMEOUT.")
+    state = forms.CharField(
+        label="Scheduler's state", required=False, max_length=128, help_text="For example FAILED or TIMEOUT."
+    )
     exit_code = forms.CharField(required=False, max_length=64, help_text="As the scheduler gives it, for example 1:0.")
 
     def clean_nodes(self) -> list[str]:
@@ -61,7 +67,9 @@ class UploadForm(forms.Form):
             raise forms.ValidationError(f"At most {MAX_NODES:,} nodes.")
         for node in nodes:
             if not re.fullmatch(r"[A-Za-z0-9_.\[\],-]{1,253}", node):
-                raise forms.ValidationError(f"\u201c{node[:60]}\u201d is no host name. Names are parted by spaces, commas or new lines.")
+                raise forms.ValidationError(
+                    f"\u201c{node[:60]}\u201d is no host name. Names are parted by spaces, commas or new lines."
+                )
         return list(dict.fromkeys(nodes))
 
     def clean_started_at(self) -> datetime | None:

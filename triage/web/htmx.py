@@ -1,6 +1,7 @@
 """Pages and fragments. A page is always answered whole; only what polls asks for a fragment, at an address of its own.
 
-So Back can never show a fragment: no fragment's address is ever in the history, and one that is opened by hand leads to its page.
+So Back can never show a fragment: no fragment's address is ever in the history, and one that is opened by hand leads
+to its page.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def signed_in(view: View) -> View:
 
 
 def fragment(request: HttpRequest, template: str, context: dict[str, Any], page: str, state: str) -> HttpResponse:
-    """A fragment with `state` as its ETag: 304 when the browser has this state, the page itself when htmx didn't ask."""
+    """A fragment with `state` as its ETag: 304 when the browser has it, the page itself when htmx didn't ask."""
     if not is_htmx(request):
         return HttpResponseRedirect(page)
     etag = f'"{sha256(state.encode()).hexdigest()[:20]}"'

@@ -96,7 +96,7 @@ def source(term: str) -> str:
 
 
 def action(term: str, nodes: list[str] | tuple[str, ...] = ()) -> str:
-    """What to do next, as a heading. Nodes beyond the third are counted, the full list stands in the copyable option."""
+    """What to do next, as a heading. Nodes beyond the third are counted; all of them stand in the copyable option."""
     if term == "restart_excluding" and nodes:
         shown = ", ".join(nodes[:3])
         return f"Restart without {shown}" + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")

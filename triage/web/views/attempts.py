@@ -112,7 +112,11 @@ def as_json(request: HttpRequest, pk: int) -> HttpResponse:
 def as_markdown(request: HttpRequest, pk: int) -> HttpResponse:
     """The same as a report to read or to paste."""
     _, contract = _contract(pk)
-    return _download(report.as_markdown(msgspec.convert(contract, Diagnosis)), "text/markdown; charset=utf-8", f"attempt-{pk}-diagnosis.md")
+    return _download(
+        report.as_markdown(msgspec.convert(contract, Diagnosis)),
+        "text/markdown; charset=utf-8",
+        f"attempt-{pk}-diagnosis.md",
+    )
 
 
 def _download(body: str, kind: str, name: str) -> HttpResponse:
@@ -184,8 +188,8 @@ def _verdict(detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
 
 
 def _lede(reasoning: list[str]) -> str:
-    """What stands under the title when there is no root: the first sentence with evidence, else the last."""
-    return next((sentence for sentence in reasoning if "[e" in sentence), reasoning[-1] if reasoning else "")
+    """What stands under the title when there is no root: the last sentence with evidence, else the last."""
+    return next((sentence for sentence in reversed(reasoning) if "[e" in sentence), reasoning[-1] if reasoning else "")
 
 
 def _between(first: datetime | str | None, last: datetime | str | None) -> float | None:

@@ -180,7 +180,9 @@ def raw(request: HttpRequest, pk: int, name: str) -> HttpResponseBase:
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", stream_.name).strip("-.") or "stream"
     whole = first_ == 1 and last == stream_.lines
     answer.headers["Content-Disposition"] = (
-        f'attachment; filename="{pk}-{base[-100:]}"' if whole else f'attachment; filename="{pk}-{base[-100:]}-L{first_}-L{last}"'
+        f'attachment; filename="{pk}-{base[-100:]}"'
+        if whole
+        else f'attachment; filename="{pk}-{base[-100:]}-L{first_}-L{last}"'
     )
     return answer
 

@@ -1,4 +1,4 @@
-"""Failures: the list, newest first, with filters in the URL; and the poll that keeps it current without moving a row."""
+"""Failures: the list, newest first, filters in the URL; and the poll that keeps it current without moving a row."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def failures(request: HttpRequest) -> HttpResponse:
 def news(request: HttpRequest) -> HttpResponse:
     """What changed since the list was made: how many newer rows there are, and the rows that were still being triaged.
 
-    `top` is the first row of the list (0: it was empty, nothing: not the first page), `rows` are `id:state` of unfinished ones.
+    `top` is the first row of the list (0: it was empty, nothing: not the first page), `rows` are `id:state` of
+    unfinished ones.
     """
     _, narrowed = read_filter(request.GET)
     top = request.GET.get("top", "")
@@ -130,7 +131,9 @@ def _poll(query: QueryDict, rows: list[Attempt], inner: bool, top: str | None = 
     params = _params(query)
     if not inner:
         params["top"] = top if top is not None else str(rows[0].pk if rows else 0)
-    waiting = [f"{row.pk}:{row.triage_state}" for row in rows if row.triage_state not in (TriageState.DONE, TriageState.FAILED)]
+    waiting = [
+        f"{row.pk}:{row.triage_state}" for row in rows if row.triage_state not in (TriageState.DONE, TriageState.FAILED)
+    ]
     if waiting:
         params["rows"] = ",".join(waiting)
     return {"poll_url": f"{reverse('failures-news')}?{params.urlencode()}", "poll": bool(waiting) or not inner}
@@ -194,5 +197,7 @@ def _drops(query: QueryDict) -> list[Drop]:
                 left.pop(name, None)
             shown = ENDED[value][0].lower() if name == "ended" and value in ENDED else value.replace("_", " ")
             encoded = left.urlencode()
-            drops.append(Drop(f"{name.replace('_', '-')}: {shown}", reverse("failures") + (f"?{encoded}" if encoded else "")))
+            drops.append(
+                Drop(f"{name.replace('_', '-')}: {shown}", reverse("failures") + (f"?{encoded}" if encoded else ""))
+            )
     return drops
