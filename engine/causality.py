@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from engine.findings import Finding, Placed, Window
-from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role
+from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role, Source
 from engine.progress import Progress
 
 SAME_CLOCK = 2.0
@@ -23,6 +23,8 @@ TWO_CLOCKS = 15.0
 """Seconds by which two nodes' clocks may differ when nothing more is known."""
 LATE = 60.0
 """Seconds after the job was stuck from which a fault came too late to be the cause."""
+AT_WORK = 600.0
+"""Seconds for which a log must go on as usual to show that the job worked, where its progress is not understood."""
 TIED = 10.0
 """Causes that began within so many seconds of each other on different nodes cannot be ordered."""
 
@@ -113,6 +115,36 @@ def choose(
     return choice
 
 
+def never_began(choice: Choice) -> Choice | None:
+    """A job that ran into its limit without having worked at all: what kept it from beginning, if that is known."""
+    if not is_end(choice.roots[0]):
+        return None
+    kept = [
+        r
+        for r in choice.ruled
+        if r.finding.placed[0].hit.source is Source.SCHEDULER
+        and not is_end(r.finding)
+        and r.refuted is None
+        and r.finding.onset is not None
+        and choice.roots[0].first is not None
+    ]
+    if not kept:
+        return None
+    first = min(kept, key=lambda r: (r.finding.onset, r.finding.key))
+    for ruled in choice.ruled:
+        if ruled is not first and ruled.open:
+            ruled.later_than = first.finding
+    first.weak = first.explained_by = first.later_than = None
+    again = Choice(ruled=choice.ruled, external=choice.external)
+    again.roots = [first.finding]
+    again.domain, again.sub_domain = (
+        first.finding.rule.domain or UNATTRIBUTED,
+        first.finding.rule.sub_domain or NO_SUB_DOMAIN,
+    )
+    again.nodes = blamed(first.finding)
+    return again
+
+
 def trouble_began(placed: list[Placed], progress: Progress, window: Window) -> float | None:
     """When the job was stuck or failing at the latest: a time-out tells how long it waited, a tear-down has a time."""
     known: list[float] = []
@@ -167,6 +199,11 @@ def _refuted(finding: Finding, progress: Progress, window: Window, degraded: boo
     if last is not None and last > since + finding.rule.survives:
         after = sum(1 for step in progress.steps if step.at is not None and step.at > since)
         return f"training went on for {_minutes(last - since)} after it ({after} lines of progress)"
+    if finding.placed[0].hit.source is Source.SCHEDULER:
+        return None  # a pod that waits writes ordinary lines too
+    later = [at for at in progress.ordinary if at > since + AT_WORK and (window.end is None or at < window.end)]
+    if len(later) >= 5 and later[-1] - later[0] > AT_WORK:
+        return f"the job's log went on as usual for {_minutes(later[-1] - since)} after it"
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -10,6 +10,7 @@ import msgspec
 
 from engine.clock import StreamClock
 from engine.findings import Window
+from engine.model import Source
 from engine.scan import Mark, StreamScan
 
 SLOWDOWN = 1.4
@@ -41,6 +42,8 @@ class Progress(msgspec.Struct):
     first: Step | None = None
     last_offsets: dict[str, int] = {}
     """stream -> offset of its last mark, for streams without times."""
+    ordinary: list[float] = []
+    """Times of ordinary lines of the job's log, where no line of progress is understood."""
     iteration_s: float | None = None
     slowdown: Slowdown | None = None
 
@@ -57,7 +60,7 @@ class Progress(msgspec.Struct):
         return all(step.mark.exact for step in self.steps if step.mark.offset == self.last_offsets.get(step.stream))
 
 
-def read_progress(scans: Iterable[tuple[StreamScan, StreamClock, str | None]], window: Window) -> Progress:
+def read_progress(scans: Sequence[tuple[StreamScan, StreamClock, str | None]], window: Window) -> Progress:
     """Progress of the whole job from the marks of every stream."""
     progress = Progress()
     for scan, clock, node in scans:
@@ -67,6 +70,11 @@ def read_progress(scans: Iterable[tuple[StreamScan, StreamClock, str | None]], w
                 continue
             progress.steps.append(Step(at, scan.stream.name, mark, node, _seconds(mark.captures)))
             progress.last_offsets[scan.stream.name] = max(mark.offset, progress.last_offsets.get(scan.stream.name, 0))
+    if not progress.steps:
+        stamps = [
+            (clock, stamp) for scan, clock, _ in scans if scan.stream.source is Source.APPLOG for stamp in scan.ordinary
+        ]
+        progress.ordinary = sorted(at for clock, stamp in stamps if (at := clock.resolve(stamp).at) is not None)
     progress.steps.sort(key=lambda s: (s.at if s.at is not None else float("-inf"), s.stream, s.mark.offset))
     timed = [step for step in progress.steps if step.at is not None]
     if timed:

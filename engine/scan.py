@@ -102,6 +102,8 @@ class StreamScan(msgspec.Struct):
     hits: list[Hit] = []
     marks: list[Mark] = []
     samples: list[tuple[Stamp, str]] = []
+    ordinary: list[Stamp] = []
+    """Times of sampled lines that no rule matched: the job at work, where its progress is not understood."""
     lines: int = 0
     bytes: int = 0
     first: Stamp | None = None
@@ -226,7 +228,7 @@ class _Pass:
     def _scan_block(self, block: _Block) -> None:
         scanned = _scannable(block)
         found = self._candidates(scanned, block)
-        self._sample(block)
+        self._sample(block, found)
         if found:
             starts = sorted(found)
             numbers = _line_numbers(block, starts)
@@ -264,7 +266,7 @@ class _Pass:
                 found.setdefault(raw_starts[index], set()).add(number)
         return found
 
-    def _sample(self, block: _Block) -> None:
+    def _sample(self, block: _Block, found: dict[int, set[int]]) -> None:
         """Time stamps of the first and last lines of the block: for the clock and for the coverage."""
         starts = {block.start}
         size = block.end - block.start
@@ -283,6 +285,8 @@ class _Pass:
             starts.add(max(block.data.rfind(b"\n", 0, audit) + 1, block.start))
         for start in sorted(starts):
             line = self._clean(_line_at(block, start))
+            if start not in found and line.stamp is not None and len(self._result.ordinary) < 400:
+                self._result.ordinary.append(line.stamp)
             for stamp in line.stamps:
                 if len(self._result.samples) < 400:
                     self._result.samples.append((stamp, line.text))
