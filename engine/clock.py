@@ -137,8 +137,8 @@ def _stamp(parts: dict[str, str | None]) -> Stamp | None:
         return Stamp("no_date", hour * 3600 + minute * 60 + second + fraction)
     month = _MONTHS[parts["mon"] or ""] if parts.get("mon") else int(parts["mo"] or 0)
     day = int(parts["d"] or 0)
-    year = int(parts.get("y") or 1972)
-    year += 2000 if year < 100 else 0
+    written = parts.get("y") or "1972"
+    year = int(written) + (2000 if len(written) == 2 else 0)
     if not (1 <= month <= 12 and 1 <= day <= 31 and 1970 <= year <= LAST_YEAR):
         return None
     naive = timegm((year, month, day, hour, minute, second)) + fraction

@@ -1,0 +1,201 @@
+"""Time stamps of every style, and what the attempt and the stream tell about what they leave open."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from engine.clock import Stamp, StreamClock, parse_time, read_stamp
+from engine.model import rfc3339
+from tests.engine.evidence import attempt, case
+
+AT = datetime(2026, 11, 3, 4, 12, 9, tzinfo=UTC).timestamp()
+START, END = AT - 7200, AT + 600
+
+
+def read(text: str) -> tuple[Stamp, str]:
+    found = read_stamp(text)
+    assert found is not None, text
+    return found[0], text[found[1] :]
+
+
+def resolved(text: str, *others: str, start: float = START, end: float = END, **kwargs: bool | float) -> str | None:
+    """The time of a line of a stream with these lines, as RFC 3339."""
+    samples = [(read(line)[0], read(line)[1]) for line in (text, *others)]
+    clock = StreamClock(start, end, samples, **kwargs)  # type: ignore[arg-type]
+    return rfc3339(clock.resolve(samples[0][0]).at)
+
+
+SAME_MOMENT = [
+    "2026-11-03T04:12:09Z x",
+    "2026-11-03T04:12:09+00:00 x",
+    "2026-11-03T05:12:09+01:00 x",
+    "2026-11-03T09:42:09+0530 x",
+    "2026-11-03 04:12:09 UTC x",
+    "2026-11-03 05:12:09 CET x",
+    "2026-11-02 20:12:09 PST x",
+    "2026-11-03 04:12:09 x",
+    "2026-11-03 04:12:09,000 x",
+    "2026/11/03 04:12:09 x",
+    "[2026-11-03 04:12:09] x",
+    "[2026-11-03T04:12:09.000] x",
+    "INFO 2026-11-03 04:12:09 x",
+    "11/03/2026 04:12:09 AM x",
+    "11/03 04:12:09 x",
+    "INFO 11-03 04:12:09 x",
+    "20261103 04:12:09 x",
+    "[20261103-04:12:09] x",
+    "Nov  3 04:12:09 x",
+    "<3>Nov  3 04:12:09 x",
+    "[Tue Nov  3 04:12:09 2026] x",
+    "Tue Nov  3 04:12:09 UTC 2026 x",
+    "Tue Nov  3 05:12:09 CET 2026 x",
+    "E1103 04:12:09.000000 1234 x",
+    "[E1103 04:12:09.000000 x",
+    "E0000 00:00:1793679129.000000 1234 x",
+    "1793679129 x",
+    "1793679129.000 x",
+    "1793679129000 x",
+    "1793679129000000 x",
+    "1793679129000000000 x",
+    "04:12:09 x",
+    "[04:12:09] x",
+    'time="2026-11-03T04:12:09Z" x',
+]
+
+
+@pytest.mark.parametrize("text", SAME_MOMENT)
+def test_every_style_gives_the_same_moment(text: str) -> None:
+    assert resolved(text) == "2026-11-03T04:12:09.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("value", "at"),
+    [
+        (1793679129, AT),
+        (1793679129.5, AT + 0.5),
+        ("1793679129123", AT + 0.123),
+        ("1793679129123456", AT + 0.123456),
+        ("2026-11-03T04:12:09Z", AT),
+        (" 2026-11-03T04:12:09Z ", AT),
+    ],
+)
+def test_structured_data_may_hold_epochs_and_texts(value: object, at: float) -> None:
+    stamp = parse_time(value)
+    assert stamp is not None
+    assert stamp.naive == pytest.approx(at, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, "", "Unknown", "None", 0, -1, 17, 10**40, float("inf"), float("nan"), "9" * 400, [], {}, "N/A"],
+)
+def test_what_is_no_time_is_none(value: object) -> None:
+    assert parse_time(value) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0000-01-01 00:00:00 x",
+        "9999-12-31 23:59:59 -1200 x",
+        "2026-13-03 04:12:09 x",
+        "2026-11-32 04:12:09 x",
+        "2026-11-03 25:12:09 x",
+        "Nov 99 04:12:09 x",
+        "99/99 04:12:09 x",
+        "1.2.3.4 x",
+        "12345 x",
+        "step 100 loss 2.0",
+        "[100] x",
+        "2026 was a good year",
+    ],
+)
+def test_numbers_that_are_no_time_are_left_alone(text: str) -> None:
+    assert read_stamp(text) is None
+
+
+def test_a_year_that_is_not_written_is_the_attempt_s() -> None:
+    new_year = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
+    window = {"start": new_year - 3600, "end": new_year + 3600}
+    assert resolved("Dec 31 23:59:00 x", **window) == "2026-12-31T23:59:00.000000Z"
+    assert resolved("Jan  1 00:01:00 x", **window) == "2027-01-01T00:01:00.000000Z"
+    assert resolved("Feb 29 00:01:00 x", start=1709164800 - 60, end=1709164800 + 7200) == "2024-02-29T00:01:00.000000Z"
+
+
+def test_a_time_of_day_is_put_on_the_attempt_s_day() -> None:
+    midnight = datetime(2026, 11, 4, tzinfo=UTC).timestamp()
+    window = {"start": midnight - 3600, "end": midnight + 3600}
+    assert resolved("23:59:00 x", **window) == "2026-11-03T23:59:00.000000Z"
+    assert resolved("00:01:00 x", **window) == "2026-11-04T00:01:00.000000Z"
+
+
+def test_a_job_s_log_in_local_time_is_brought_into_the_window() -> None:
+    lines = [f"2026-11-03 {hour:02d}:05:00 x" for hour in (8, 9)]
+    assert resolved(*lines) == "2026-11-03T03:05:00.000000Z"
+    assert resolved("2026-11-03 04:12:09 x") == "2026-11-03T04:12:09.000000Z"
+
+
+def test_a_system_log_believes_an_audit_line_more_than_the_window() -> None:
+    lines = ["Nov  3 05:12:09 x", "Nov  3 05:12:10 audit[1]: audit(1793679130.100:5): x"]
+    assert resolved(*lines, covers_job=False) == "2026-11-03T04:12:09.000000Z"
+
+
+def test_uptime_needs_an_anchor() -> None:
+    assert resolved("[ 8123.456789] x") is None
+    assert resolved("[ 8123.500000] x", "[ 8124.000000] audit: type=2000 audit(1793679129.500:1): x") == (
+        "2026-11-03T04:12:09.000000Z"
+    )
+    said = "[    1.000000] rtc_cmos rtc_cmos: setting system clock to 2026-11-03T01:56:46 UTC (1793671006)"
+    assert resolved("[ 8123.000000] x", said) == "2026-11-03T04:12:08.000000Z"
+
+
+def test_the_clock_says_how_it_was_found() -> None:
+    clock = StreamClock(START, END, [])
+    assert clock.resolve(None) == (None, "unknown: no time stamp")
+    assert clock.resolve(Stamp("epoch", AT, 0)).clock == "own: epoch"
+    assert "year by the attempt's window" in clock.resolve(read("Nov  3 04:12:09 x")[0]).clock
+    assert "zone assumed UTC" in clock.resolve(read("2026-11-03 04:12:09 x")[0]).clock
+    assert clock.resolve(Stamp("uptime", 5.0)).clock == "unknown: uptime without an anchor"
+
+
+def test_without_a_window_nothing_is_invented() -> None:
+    clock = StreamClock(None, None, [])
+    assert clock.resolve(read("04:12:09 x")[0]).at is None
+    assert clock.resolve(read("2026-11-03 04:12:09 x")[0]).at == AT
+
+
+def test_a_line_without_a_time_takes_its_neighbour_s_and_says_so() -> None:
+    log = "2026-11-03 02:50:00 step\nno time here: CUDA error: an illegal memory access was encountered\n"
+    found = [e for e in attempt({"applog/train.log": log}).diagnosed().evidence if "illegal memory" in e.text]
+    assert [(e.at, e.clock) for e in found] == [("2026-11-03T02:50:00.000000Z", "inherited: from line 1")]
+
+
+def test_a_journal_export_gives_its_entries_their_times() -> None:
+    at = int(datetime(2026, 11, 3, 2, 58, tzinfo=UTC).timestamp() * 1e6)
+    export = "".join(
+        f"__CURSOR=s=1;i={number}\n__REALTIME_TIMESTAMP={at + number}\n_HOSTNAME=node-02\n"
+        f"SYSLOG_IDENTIFIER=kernel\nMESSAGE={text}\n\n"
+        for number, text in enumerate(["hello", "NVRM: Xid (PCI:0000:61:00): 79, pid=1, GPU has fallen off the bus."])
+    )
+    found = attempt({"syslog/node-02.log": export, "applog/train.log": "x\n"}).diagnosed()
+    assert (found.domain, found.sub_domain) == ("hardware", "gpu")
+    assert found.root_cause is not None
+    assert found.root_cause.nodes == ("node-02",)
+    assert found.root_cause.at == "2026-11-03T02:58:00.000001Z"
+
+
+@pytest.mark.parametrize("minutes", [20, -20])
+def test_a_node_whose_clock_is_wrong_is_still_blamed_when_its_launch_line_gives_the_clock_away(minutes: int) -> None:
+    evidence = case("hw-nvlink-xid149-node02").with_lines("syslog/node-02.log")
+    begin = evidence.start
+    launch = f"{begin:%b} {begin.day:2d} {begin:%H:%M:%S} node-02 slurmd[2211]: launch task StepId={{job}}.0 request from UID:1000"
+    job = evidence.document["workload"]["id"]
+    skewed = evidence.with_lines("syslog/node-02.log", launch.format(job=job)).shifted(
+        "syslog/node-02.log", timedelta(minutes=minutes)
+    )
+    found = skewed.diagnosed()
+    assert (found.domain, found.sub_domain) == ("hardware", "nvlink")
+    assert found.root_cause is not None
+    assert found.root_cause.nodes == ("node-02",)
