@@ -10,7 +10,7 @@ export PYTHON PORT
 
 .PHONY: help
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(INSTALLED): requirements/all.txt pyproject.toml requirements/install
 	@requirements/install
@@ -33,12 +33,16 @@ check: $(INSTALLED) ## format, lint, types, import directions, Django's checks, 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py check
-	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 	$(BIN)/python -m engine rules check
 
 .PHONY: bench
 bench: $(INSTALLED) ## measure the engine's speed and memory
 	@$(BIN)/pytest tests/bench -m bench -s $(ARGS)
+
+.PHONY: screenshots
+screenshots: $(INSTALLED) ## take pictures of every page into docs/screenshots (needs Chromium)
+	@$(BIN)/pytest -q tests/e2e/screenshots.py
 
 .PHONY: format
 format: $(INSTALLED) ## write the code in the house style

@@ -17,7 +17,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 import pytest
@@ -49,8 +49,17 @@ class Run:
             stderr=subprocess.PIPE,
             text=True,
         )
-        for pipe, lines in ((self.process.stdout, self.printed), (self.process.stderr, self.said)):
-            threading.Thread(target=lambda pipe=pipe, lines=lines: lines.extend(pipe), daemon=True).start()
+        self.readers = [
+            threading.Thread(target=self._read, args=pair, daemon=True)
+            for pair in ((self.process.stdout, self.printed), (self.process.stderr, self.said))
+        ]
+        for reader in self.readers:
+            reader.start()
+
+    @staticmethod
+    def _read(pipe: IO[str], lines: list[str]) -> None:
+        with pipe:
+            lines.extend(pipe)
 
     def wait_until(self, what: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -78,6 +87,13 @@ class Run:
                 return child
         raise AssertionError(f"no child {words}")
 
+    def end(self) -> None:
+        """Whatever happened, it doesn't outlive the test."""
+        self.process.terminate()
+        self.process.wait(timeout=15)
+        for reader in self.readers:
+            reader.join()
+
     def everything(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
 
@@ -89,8 +105,7 @@ def run(open_place: Path) -> Iterator[Run]:
         run.wait_ready()
         yield run
     finally:
-        run.process.terminate()
-        run.process.wait(timeout=15)
+        run.end()
         Folder(run.folder).remove()
 
 
@@ -178,5 +193,5 @@ def test_a_second_start_keeps_the_data_and_is_quick(run: Run) -> None:
         assert again.process.wait(timeout=10) == 0
         assert [child for child in children if child.is_running()] == []
     finally:
-        again.process.kill()
+        again.end()
     assert seconds < SECOND_START_LIMIT * others

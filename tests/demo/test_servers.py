@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,13 +87,22 @@ def test_as_root_postgres_runs_as_another_user_even_below_a_closed_folder(place:
     folder = Folder(closed / "demo")
     folder.create()
     server = Postgres(folder)
+    wheel = server.install.parent
+    for part in (wheel, wheel.with_name(f"{wheel.name}.libs")):
+        if part.exists():
+            shutil.copytree(part, closed / part.name)
+    server.install = closed / wheel.name / server.install.name
     try:
         server.prepare()
         child = start(server)
         try:
             assert psutil.Process(child.pid).uids().real != 0
             assert server.data == folder.outside / "postgres"
+            assert folder.outside in server.install.parents
             assert str(server.data) in server.notes[0]
+            assert folder.outside.name in server.notes[1]
+            with psycopg.connect(server.url) as connection:
+                connection.execute("CREATE EXTENSION pg_trgm")
             assert oct(closed.stat().st_mode & 0o777) == "0o700"
         finally:
             stop_all([child], grace=5)

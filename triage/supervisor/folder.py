@@ -133,16 +133,24 @@ def server_uid() -> int | None:
 
 def reachable(path: Path, uid: int | None) -> bool:
     """Whether that user can pass through every folder up to this one."""
+    return uid is None or succeeds_as(uid, "/bin/sh", "-c", 'cd -- "$1"', "sh", path)
+
+
+def succeeds_as(uid: int | None, *words: str | Path) -> bool:
+    """Whether a program runs to a good end under that uid; True without trying when it is our own."""
     if uid is None:
         return True
-    walk = subprocess.run(
-        ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(path)],
-        user=uid,
-        group=uid,
-        extra_groups=[],
-        cwd="/",
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    return walk.returncode == 0
+    try:
+        done = subprocess.run(
+            [str(word) for word in words],
+            user=uid,
+            group=uid,
+            extra_groups=[],
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    except PermissionError:
+        return False
+    return done.returncode == 0

@@ -8,12 +8,13 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import time
 from pathlib import Path
 
 from triage.supervisor.errors import DemoError
-from triage.supervisor.folder import Folder, reachable, server_uid
+from triage.supervisor.folder import Folder, reachable, server_uid, succeeds_as
 from triage.supervisor.ports import LOOPBACK, free_port
 from triage.supervisor.process import Child
 
@@ -110,15 +111,11 @@ class Postgres:
             place = self.folder.make_outside()
             self.data = place / "postgres"
             self.notes.append(f"Postgres can't reach {self.folder.root} as uid {self.uid}: its data is in {self.data}")
-        if not reachable(self.install / "bin", self.uid):
-            copy = self.folder.make_outside() / f"pginstall-{self.version}"
+        if not succeeds_as(self.uid, self._program("postgres"), "--version"):
+            copy = self.folder.make_outside() / f"postgresql-{self.version}"
             if not copy.exists():
-                partial = copy.with_suffix(".new")
-                shutil.rmtree(partial, ignore_errors=True)
-                shutil.copytree(self.install, partial, symlinks=True)
-                partial.chmod(0o755)
-                partial.rename(copy)
-            self.install = copy
+                _copy_for_all(self.install.parent, copy)
+            self.install = copy / self.install.parent.name / self.install.name
             self.notes.append(f"Postgres can't reach its programs in .venv as uid {self.uid}: a copy is in {copy}")
 
     def _check_version(self) -> None:
@@ -188,6 +185,21 @@ def _find_install() -> Path:
             "embedded PostgreSQL is not installed: run `make setup`, or set DATABASE_URL to a server of yours"
         )
     return Path(package.origin).parent / "pginstall"
+
+
+def _copy_for_all(package: Path, target: Path) -> None:
+    """Copy the wheel's folder, and the one beside it where its programs look for libraries, readable for everybody."""
+    partial = target.with_name(f"{target.name}.new")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    for part in (package, package.with_name(f"{package.name}.libs")):
+        if part.exists():
+            shutil.copytree(part, partial / part.name, symlinks=True)
+    for path in [partial, *partial.rglob("*")]:
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(mode | (0o555 if mode & stat.S_IXUSR else 0o444))
+    partial.rename(target)
 
 
 def _version_of(install: Path) -> str:
