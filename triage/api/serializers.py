@@ -16,7 +16,7 @@ def time_text(at: datetime | None) -> str | None:
     return rfc3339(seconds(at))
 
 
-def attempt_row(attempt: Attempt, blamed_nodes: list[str]) -> dict[str, Any]:
+def attempt_row(attempt: Attempt) -> dict[str, Any]:
     """One attempt of a list."""
     workload = attempt.workload
     return {
@@ -44,7 +44,7 @@ def attempt_row(attempt: Attempt, blamed_nodes: list[str]) -> dict[str, Any]:
             "requested_at": time_text(attempt.triage_requested_at),
             "finished_at": time_text(attempt.triage_finished_at),
         },
-        "verdict": verdict(attempt.diagnosis, blamed_nodes),
+        "verdict": verdict(attempt.diagnosis, attempt.blamed_nodes),
     }
 
 
@@ -67,10 +67,8 @@ def verdict(diagnosis: Diagnosis | None, blamed_nodes: list[str]) -> dict[str, A
 
 def attempt_detail(detail: AttemptDetail) -> dict[str, Any]:
     """One attempt with its sources and streams."""
-    named = detail.diagnosis.contract["affected_nodes"] if detail.diagnosis else []
-    blamed = [node["node"] for node in named if node["role"] in ("cause", "suspect")]
     return {
-        **attempt_row(detail.attempt, blamed),
+        **attempt_row(detail.attempt),
         "collections": [collection_row(collection) for collection in detail.collections],
         "streams": [stream_row(stream) for stream in detail.streams],
     }

@@ -27,7 +27,7 @@ class AttemptList(APIView):
             page = selectors.list_attempts(narrowed, cursor=request.query_params.get("cursor"), limit=int(limit))
         except selectors.CursorError:
             raise ValidationError({"cursor": "not one that this API gave"}) from None
-        rows = [attempt_row(attempt, attempt.blamed_nodes) for attempt in page.attempts]  # type: ignore[attr-defined]
+        rows = [attempt_row(attempt) for attempt in page.attempts]
         return Response({"attempts": rows, "older": page.older, "newer": page.newer})
 
 

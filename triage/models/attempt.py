@@ -29,8 +29,8 @@ UNFINISHED = (TriageState.PENDING, TriageState.COLLECTING, TriageState.DIAGNOSIN
 class Attempt(models.Model):
     """One execution of a workload. Identity: cluster, scheduler, workload id, number.
 
-    `cluster` and `user` repeat the workload's, `outcome`, `domain` and `sub_domain` those of the current diagnosis, so
-    that lists filter, count and page on one table.
+    `cluster` and `user` repeat the workload's; `outcome`, `domain`, `sub_domain` and `blamed_nodes` the current
+    diagnosis, so that lists filter, count and page on one table.
     """
 
     workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="attempts")
@@ -66,6 +66,9 @@ class Attempt(models.Model):
     outcome = models.CharField(max_length=32, blank=True)
     domain = models.CharField(max_length=32, blank=True)
     sub_domain = models.CharField(max_length=32, blank=True)
+    blamed_nodes = ArrayField(
+        models.CharField(max_length=253), default=list, blank=True, help_text="Causes and suspects of the diagnosis."
+    )
 
     triage_state = models.CharField(max_length=16, choices=TriageState, default=TriageState.PENDING)
     triage_reason = models.CharField(max_length=1000, blank=True, help_text="Why triage failed, in one line.")
@@ -91,7 +94,14 @@ class Attempt(models.Model):
             models.Index(fields=["outcome", "-sort_at", "-id"], name="attempt_by_outcome"),
             models.Index(fields=["cluster", "-sort_at", "-id"], name="attempt_by_cluster"),
             models.Index(fields=["user", "-sort_at", "-id"], name="attempt_by_user"),
+            # all that facets count, so that they are counted in the index alone
+            models.Index(
+                fields=["domain", "sub_domain", "outcome", "triage_state", "cluster", "user"],
+                include=["sort_at"],
+                name="attempt_facets",
+            ),
             GinIndex(fields=["nodes"], name="attempt_by_node"),
+            GinIndex(fields=["blamed_nodes"], name="attempt_by_blamed_node"),
             GinIndex(OpClass("search", name="gin_trgm_ops"), name="attempt_by_text"),
             models.Index(
                 fields=["triage_state", "triage_queued_at"],

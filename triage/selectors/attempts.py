@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Count, Func, Prefetch, Q, QuerySet
 from django.http import QueryDict
 from django.utils.dateparse import parse_datetime
 
@@ -92,7 +92,7 @@ class AttemptPage:
     """One page of a list, newest first."""
 
     attempts: list[Attempt]
-    """With workload, cluster, diagnosis (without its contract) and `blamed_nodes` (list of names) loaded."""
+    """With workload, cluster and diagnosis (without its contract, with the nodes it blames as `blamed`) loaded."""
     older: str | None
     """Cursor of the next page; None on the last."""
     newer: str | None
@@ -140,7 +140,7 @@ def list_attempts(
     has_older = more if not towards_newer else True
     has_newer = more if towards_newer else position is not None
     return AttemptPage(
-        attempts=[_named_nodes(row) for row in rows],
+        attempts=rows,
         older=_encode_cursor(rows[-1], newer=False) if rows and has_older else None,
         newer=_encode_cursor(rows[0], newer=True) if rows and has_newer else None,
     )
@@ -179,7 +179,7 @@ def facet_counts(narrowed: AttemptFilter | None = None, *, top: int = 12) -> dic
     }
     facets: dict[str, list[FacetValue]] = {}
     for name, column in columns.items():
-        rows = filtered_attempts(narrowed.without(name)).order_by().values_list(column).annotate(rows=Count("pk"))
+        rows = filtered_attempts(narrowed.without(name)).order_by().values_list(column).annotate(rows=Count("*"))
         counts = {value: count for value, count in rows.order_by("-rows", column)[: top + 1] if value}
         facets[name] = _facet_values(counts, getattr(narrowed, name), top)
     facets["node"] = _facet_values(_node_counts(narrowed.without("node"), top), narrowed.node, top)
@@ -206,10 +206,9 @@ def filtered_attempts(narrowed: AttemptFilter) -> QuerySet[Attempt]:
     for word in narrowed.text.lower().split()[:8]:
         query = query.filter(search__contains=word)
     if narrowed.node:
-        blamed = DiagnosisNode.objects.filter(diagnosis=OuterRef("diagnosis"), role__in=BLAMED)
-        wanted = Q(Exists(blamed.filter(node__in=[node for node in narrowed.node if node != NO_NODE])))
+        wanted = Q(blamed_nodes__overlap=[node for node in narrowed.node if node != NO_NODE])
         if NO_NODE in narrowed.node:
-            wanted |= Q(diagnosis__isnull=False) & ~Q(Exists(blamed))
+            wanted |= Q(diagnosis__isnull=False, blamed_nodes=[])
         query = query.filter(wanted)
     return query
 
@@ -240,7 +239,7 @@ def attempt_detail(attempt_id: int) -> AttemptDetail:
 
 def triage_counts() -> dict[str, int]:
     """How many attempts are in each triage state."""
-    counts = dict(Attempt.objects.order_by().values_list("triage_state").annotate(rows=Count("pk")))
+    counts = dict(Attempt.objects.order_by().values_list("triage_state").annotate(rows=Count("*")))
     return {state.value: counts.get(state.value, 0) for state in TriageState}
 
 
@@ -279,31 +278,14 @@ def _decode_cursor(cursor: str) -> _Position:
 
 
 def _with_row_data(query: QuerySet[Attempt]) -> QuerySet[Attempt]:
-    blamed = Prefetch(
-        "diagnosis__nodes", queryset=DiagnosisNode.objects.filter(role__in=BLAMED).order_by("id"), to_attr="blamed"
-    )
-    return (
-        query.select_related("workload", "cluster", "diagnosis")
-        .defer("diagnosis__contract", "search")
-        .prefetch_related(blamed)
-    )
-
-
-def _named_nodes(attempt: Attempt) -> Attempt:
-    diagnosis = attempt.diagnosis
-    attempt.blamed_nodes = [] if diagnosis is None else [node.node for node in diagnosis.blamed]  # type: ignore[attr-defined]
-    return attempt
+    named = DiagnosisNode.objects.filter(role__in=BLAMED).order_by("id")
+    rows = query.select_related("workload", "cluster", "diagnosis").defer("diagnosis__contract", "search")
+    return rows.prefetch_related(Prefetch("diagnosis__nodes", queryset=named, to_attr="blamed"))
 
 
 def _node_counts(narrowed: AttemptFilter, top: int) -> dict[str, int]:
-    current = filtered_attempts(narrowed).filter(diagnosis__isnull=False)
-    rows = (
-        DiagnosisNode.objects.filter(role__in=BLAMED, diagnosis__in=current.values("diagnosis"))
-        .order_by()
-        .values_list("node")
-        .annotate(rows=Count("diagnosis"))
-        .order_by("-rows", "node")[:top]
-    )
+    nodes = filtered_attempts(narrowed).exclude(blamed_nodes=[]).annotate(node=Func("blamed_nodes", function="unnest"))
+    rows = nodes.order_by().values_list("node").annotate(rows=Count("*")).order_by("-rows", "node")[:top]
     return dict(rows)
 
 

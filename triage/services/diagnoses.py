@@ -97,13 +97,15 @@ def _make_current(attempt: Attempt, diagnosis: Diagnosis) -> None:
     before = attempt.diagnosis_id
     attempt.diagnosis = diagnosis
     attempt.outcome, attempt.domain, attempt.sub_domain = diagnosis.outcome, diagnosis.domain, diagnosis.sub_domain
+    blamed = diagnosis.nodes.filter(role__in=[NodeRole.CAUSE, NodeRole.SUSPECT]).order_by("id")
+    attempt.blamed_nodes = list(blamed.values_list("node", flat=True))
     attempt.triage_state = TriageState.DONE
     attempt.triage_reason = ""
     attempt.triage_lease = None
     attempt.triage_finished_at = timezone.now()
     attempt.save(
         update_fields=[
-            "diagnosis", "outcome", "domain", "sub_domain",
+            "diagnosis", "outcome", "domain", "sub_domain", "blamed_nodes",
             "triage_state", "triage_reason", "triage_lease", "triage_finished_at",
         ]
     )  # fmt: skip
