@@ -161,7 +161,7 @@ def trouble_began(placed: list[Placed], progress: Progress, window: Window) -> f
 
 
 def _was_late(finding: Finding, trouble: float | None) -> str | None:
-    if trouble is None or finding.onset is None or is_end(finding):
+    if trouble is None or finding.onset is None or is_end(finding) or finding.placed[0].hit.earliest_unknown:
         return None
     late = finding.onset - trouble
     return f"it came {_minutes(late)} after the job was already stuck or failing" if late > LATE else None
@@ -379,7 +379,7 @@ def _only_node(roots: list[Finding], attempt: Attempt) -> str | None:
         return None
     ranks = {rank for f in roots for rank in f.ranks}
     per_node = attempt.gpus_per_node or 1
-    return next(iter(nodes)) if len(ranks) >= min(per_node, 2) or not ranks else None
+    return next(iter(nodes)) if len(ranks) >= max(per_node / 2, 1) else None
 
 
 def blamed(finding: Finding) -> tuple[str, ...]:

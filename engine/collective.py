@@ -29,6 +29,7 @@ MAX_REREAD = 512 * 2**20
 """Bytes of a log that are read again for the last words of a silent rank."""
 _SAME_SIZES = ("allreduce", "broadcast", "allgather", "reducescatter", "barrier")
 _PAIR = re.compile(r"(?P<op>send|recv) (?P<me>\d+)(?:->|<-)(?P<peer>\d+)")
+_NUMEL = re.compile(r"NumelIn=(\d+), NumelOut=(\d+)")
 _NOT_WORDS = re.compile(
     rb"NCCL |ProcessGroup|TCPStore|[Ww]atchdog|frame #|Exception raised|terminate called"
     rb"|what\(\):|Traceback|srun:|slurmstepd"
@@ -291,6 +292,36 @@ def _fact(text: str, dump: Dump, name: str, seq: int) -> Fact:
     )
     stamp = Stamp("epoch", created / 1e9, 0) if isinstance(created, (int, float)) and created > 0 else None
     return Fact(printable(text), 0, 1, stamp, None, "collective", {"stream": dump.stream.name})
+
+
+def watchdog_mismatch(placed: Sequence[Placed]) -> list[Fact]:
+    """Ranks whose watchdogs name another operation, or other sizes, at the same sequence number of the same group."""
+    said: dict[tuple[str, str], dict[int, tuple[str, str, Placed]]] = {}
+    for one in placed:
+        captures = one.hit.captures
+        if one.aside or one.rank is None or not captures.get("seq", "").isdigit() or not captures.get("op"):
+            continue
+        numbers = _NUMEL.search(one.hit.text)
+        if numbers:
+            shape = f"[{numbers[1]},{numbers[2]}]" if _fixed_size(captures["op"]) else ""
+            group = said.setdefault((captures.get("pg", ""), captures["seq"]), {})
+            group.setdefault(one.rank, (captures["op"], shape, one))
+    facts = []
+    for (group_name, seq), ranks in sorted(said.items()):
+        counts = Counter((op, sizes) for op, sizes, _ in ranks.values())
+        if len(counts) < 2 or len(ranks) < 3:
+            continue
+        usual = max(counts, key=lambda kind: (counts[kind], kind))
+        for rank, (op, sizes, one) in sorted(ranks.items()):
+            if (op, sizes) != usual:
+                text = (
+                    f"collective mismatch: pg={group_name or 'unknown'} seq={seq} rank={rank} "
+                    f"issued {op} {sizes or '[]'} "
+                    f"where {counts[usual]} ranks issued {usual[0]} {usual[1]} elapsed_ms={one.elapsed * 1000:.0f}"
+                )
+                fields = {"stream": one.hit.stream}
+                facts.append(Fact(text, one.hit.offset, one.hit.line, one.hit.stamp, one.node, "collective", fields))
+    return facts
 
 
 def who_is_missing(placed: Sequence[Placed], dumps: Dumps, places: Places, streams: Sequence[Stream]) -> Missing:

@@ -16,7 +16,7 @@ from engine.clock import Stamp, parse_time, read_stamp
 SHOWN = 4_000
 """Characters of a line that are looked at and kept; longer ones are cut."""
 
-_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _HOST = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
 
@@ -144,6 +144,14 @@ def clean(raw: bytes) -> Line:
         if inner and found and found[0].kind == "full":
             line.stamps.append(found[0])
     return line
+
+
+def window(raw: bytes, end: int) -> bytes:
+    """A very long line cut down to its beginning and what stands around `end`; a JSON line stays whole."""
+    if len(raw) <= 4 * SHOWN or (len(raw) <= LONGEST_JSON and b'{"' in raw[:256]):
+        return raw
+    raw = strip_ansi(raw).replace(b"\x00", b"")
+    return raw[: SHOWN // 4] + b" ... " + raw[max(end - 2 * SHOWN, SHOWN // 4) : end + SHOWN]
 
 
 def _after_bar(text: str) -> str:

@@ -19,9 +19,9 @@ from typing import Any
 import hyperscan
 import msgspec
 
-from engine import cache, tracebacks
+from engine import cache, parts, tracebacks
 from engine.clock import Stamp, find_stamp
-from engine.lines import Line, clean, printable, strip_ansi
+from engine.lines import SHOWN, Line, clean, printable, strip_ansi, window
 from engine.model import Role, Source, Stream
 from engine.patterns import longest_literal, to_scanner
 from engine.ruleset import Matcher, Rule, Ruleset
@@ -76,6 +76,8 @@ class Hit(msgspec.Struct):
     sha256: str = ""
     frames: str = ""
     bare: bool = False
+    earliest_unknown: bool = False
+    """No line before it has a time: it may be much older than its stamp says."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -181,7 +183,7 @@ def _blocks(stream: Stream) -> Iterator[_Block]:
             pending = source.read(BLOCK) if pending else b""
             rest = b""
             if pending:
-                cut = current.rfind(b"\n") + 1
+                cut = parts.cut_before_open(current, current.rfind(b"\n") + 1)
                 if cut == 0 and len(current) < MAX_LINE:
                     rest = current
                     continue
@@ -207,6 +209,8 @@ class _Pass:
         self._result = StreamScan(stream=stream)
         self._kept: dict[tuple[Any, ...], list[Hit]] = {}
         self._in_traceback: set[int] = set()
+        self._far: dict[int, int] = {}
+        """Start of a very long line -> where in it the match ends."""
         self._clean = lru_cache(maxsize=4096)(clean)
 
     def run(self) -> StreamScan:
@@ -227,6 +231,7 @@ class _Pass:
 
     def _scan_block(self, block: _Block) -> None:
         scanned = _scannable(block)
+        self._far.clear()
         found = self._candidates(scanned, block)
         self._sample(block, found)
         if found:
@@ -254,8 +259,10 @@ class _Pass:
         if same:
             data, base = block.data, block.start
             for end, number in ends:
-                start = data.rfind(b"\n", 0, base + end - 1) + 1
-                found.setdefault(max(start, base), set()).add(number)
+                start = max(data.rfind(b"\n", 0, base + end - 1) + 1, base)
+                found.setdefault(start, set()).add(number)
+                if base + end - start > 3 * SHOWN:
+                    self._far[start] = base + end - start
             return found
         # The cleaned bytes have the same line ends: map by line index.
         raw_starts = _starts(block.data, block.start, block.end)
@@ -264,6 +271,8 @@ class _Pass:
             index = bisect_right(clean_starts, end - 1) - 1
             if index < len(raw_starts):
                 found.setdefault(raw_starts[index], set()).add(number)
+                if end - clean_starts[index] > 3 * SHOWN:
+                    self._far[raw_starts[index]] = end - clean_starts[index]
         return found
 
     def _sample(self, block: _Block, found: dict[int, set[int]]) -> None:
@@ -297,7 +306,7 @@ class _Pass:
     def _examine(self, block: _Block, start: int, number: int, ids: set[int]) -> None:
         offset = block.base + start
         raw = _line_at(block, start)
-        line = self._clean(raw)
+        line = self._line(block, start)
         if self._s._traceback_id in ids:
             self._read_traceback(block, start, number)
         best: tuple[int, int, Matcher, dict[str, str], str] | None = None
@@ -322,6 +331,11 @@ class _Pass:
             self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
         elif self._s._bare_id in ids and offset not in self._in_traceback and self._stream.source is Source.APPLOG:
             self._bare_exception(block, start, number, raw, line)
+
+    def _line(self, block: _Block, start: int) -> Line:
+        """The cleaned line, put together where it was written in parts, cut around its match where it is very long."""
+        raw = parts.whole(block.data, start)
+        return self._clean(window(raw, self._far[start]) if start in self._far else raw)
 
     def _weight(self, matcher_id: int, text: str) -> int:
         matcher = self._s._matchers[matcher_id]
@@ -358,6 +372,9 @@ class _Pass:
         if found is None:
             return
         self._in_traceback.update(found.offsets)
+        before = block.data.rfind(b"\n", 0, max(start - 1, 0)) + 1
+        if tracebacks.IGNORED.encode() in block.data[before:start]:
+            return
         last = self._exception_meaning(found.text, found.frames)
         if last is None:
             return
@@ -401,7 +418,7 @@ class _Pass:
 
     def _lines_from(self, block: _Block, start: int, number: int) -> Iterator[tuple[int, int, Line]]:
         while start < len(block.data):
-            yield block.base + start, number, self._clean(_line_at(block, start))
+            yield block.base + start, number, self._line(block, start)
             start = block.data.find(b"\n", start) + 1
             number += 1
             if start == 0:
@@ -446,6 +463,8 @@ class _Pass:
             hit.stamp = find_stamp(text) if "AT 20" in text else None
         if hit.stamp is None:
             hit.stamp, hit.inherited = self._neighbour_stamp(block, start, number, line.lane)
+            if hit.inherited and hit.inherited.endswith("after it"):
+                hit.earliest_unknown = True
         hit.sha256 = hashlib.sha256(raw).hexdigest()
         hit.before, hit.after = _context(block, start)
         if len(kept) > FIRST_KEPT:
@@ -519,7 +538,7 @@ class _Pass:
             database.scan(scanned, match_event_handler=on_match)
 
     def _mark(self, block: _Block, start: int, number: int, matcher: Matcher) -> bool:
-        line = self._clean(_line_at(block, start))
+        line = self._line(block, start)
         for text in reversed(line.texts):
             captures = matcher.match(text)
             if captures is None:
@@ -580,6 +599,8 @@ def _scannable(block: _Block) -> bytes:
         data = strip_ansi(data)
     if b"\x00" in data:
         data = data.replace(b"\x00", b"")
+    if parts.any_part(data):
+        data = parts.join(data)
     if data.startswith(b"{") or b"\n{" in data or b' {"' in data:
         data = b"\n".join(_flat_json(line) if b'{"' in line else line for line in data.split(b"\n"))
     return data

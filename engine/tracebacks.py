@@ -14,6 +14,7 @@ MAX_LINES = 600
 """Lines looked at for one traceback."""
 
 _FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)(?:, in (\S.*))?')
+IGNORED = "Exception ignored in"
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 EXCEPTION = re.compile(
     r"(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Warning|Full|Empty|Exceeded)"
@@ -53,6 +54,7 @@ def read(lines: Iterable[tuple[int, int, Line]]) -> Traceback | None:
     prefix = ""
     open_block = linked = False
     patience = 4
+    ignored = False
     for looked, (offset, number, line) in enumerate(lines):
         if looked > MAX_LINES:
             break
@@ -64,12 +66,21 @@ def read(lines: Iterable[tuple[int, int, Line]]) -> Traceback | None:
         for text in line.texts:
             text = text[len(prefix) :] if prefix and text.startswith(prefix) else text
             stripped = text.strip()
+            if chain and stripped.startswith(IGNORED):
+                ignored = True
+            if ignored:
+                # What a destructor raised afterwards belongs to the clean-up, up to its last line.
+                ended_here = bool(EXCEPTION.match(stripped))
+                if ended_here:
+                    offsets.append(offset)
+                ended = ended_here
+                break
             if START in text:
                 if chain and not open_block and not (linked or stripped.startswith("Original ")):
                     ended = True  # another traceback, of another process that writes to the same file
                     break
                 if not chain and not frames:
-                    prefix = text[: text.find(START)]
+                    prefix = text[: text.find(START)] or (f"{line.named}: " if line.named else "")
                 if chain and not linked:
                     chain.clear()  # "Original Traceback": the copy before it tells nothing
                 open_block, linked, frames, patience = True, False, [], 4
