@@ -148,7 +148,7 @@ def list_attempts(
 
 def attempt_rows(ids: Iterable[int]) -> list[Attempt]:
     """These attempts, newest first, with what a row of a list shows."""
-    return [_named_nodes(row) for row in _with_row_data(Attempt.objects.filter(pk__in=ids)).order_by("-sort_at", "-id")]
+    return list(_with_row_data(Attempt.objects.filter(pk__in=ids)).order_by("-sort_at", "-id"))
 
 
 def count_attempts(narrowed: AttemptFilter | None = None) -> int:

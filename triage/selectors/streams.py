@@ -109,8 +109,8 @@ def same_moment(
 ) -> list[StreamWindow]:
     """What the other streams of the attempt said around a moment: one window a stream that tells times.
 
-    Streams of the nodes in `prefer` first, in that order; of those kernel logs first, then job logs. Only streams that cover
-    the moment or come near to it (an hour).
+    Streams of the nodes in `prefer` first, in that order; of those kernel logs first, then job logs. Only streams that
+    cover the moment or come near to it (an hour).
     """
     near = timedelta(hours=1)
     covers = (Q(first_at__lte=at + near) | Q(first_at__isnull=True)) & (
