@@ -215,7 +215,9 @@ def file_stream(file: Path, name: str, nodes: Sequence[str] = ()) -> Stream:
     node, rank = place_of(name, source, nodes)
 
     def open_file() -> BinaryIO:
-        return _as_utf8(_decompressed(file.open("rb"), file.name))
+        raw = file.open("rb")
+        plain = _decompressed(raw, file.name)
+        return _as_utf8(plain if plain is raw else cast(BinaryIO, io.BufferedReader(_Joined(b"", plain, raw))))
 
     size = -1 if file.name.endswith(_COMPRESSED) else file.stat().st_size
     return Stream(name=name, source=source, open=open_file, size=size, node=node, rank=rank)
@@ -239,10 +241,10 @@ def _as_utf8(content: BinaryIO) -> BinaryIO:
 
 
 class _Joined(io.RawIOBase):
-    """A head already read, then the rest."""
+    """A head already read, then the rest; closes what it reads from."""
 
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head, self._rest = head, rest
+    def __init__(self, head: bytes, rest: BinaryIO, below: BinaryIO | None = None) -> None:
+        self._head, self._rest, self._below = head, rest, below
 
     def readable(self) -> bool:
         return True
@@ -253,6 +255,13 @@ class _Joined(io.RawIOBase):
         block = block[: len(buffer)]
         buffer[: len(block)] = block
         return len(block)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._rest.close()
+            if self._below is not None:
+                self._below.close()
+        super().close()
 
 
 def place_of(name: str, source: Source, nodes: Sequence[str]) -> tuple[str | None, int | None]:

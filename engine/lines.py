@@ -129,7 +129,7 @@ def clean(raw: bytes) -> Line:
     """Take the envelopes off one raw line (without its line end)."""
     if len(raw) > 4 * SHOWN and (len(raw) > LONGEST_JSON or b'{"' not in raw[:256]):
         raw = raw[: 3 * SHOWN] + raw[-SHOWN:]
-    text = strip_ansi(raw).replace(b"\x00", b"").decode("utf-8", "replace").rstrip("\r\n")
+    text = strip_ansi(raw).replace(b"\x00", b"").decode("utf-8", "replace").rstrip("\r\n").removeprefix("\ufeff")
     if "\r" in text:
         first, *more = [part for part in text.split("\r") if part.strip()] or [""]
         line = Line([first], [])
@@ -151,7 +151,7 @@ def window(raw: bytes, end: int) -> bytes:
     if len(raw) <= 4 * SHOWN or (len(raw) <= LONGEST_JSON and b'{"' in raw[:256]):
         return raw
     raw = strip_ansi(raw).replace(b"\x00", b"")
-    return raw[: SHOWN // 4] + b" ... " + raw[max(end - 2 * SHOWN, SHOWN // 4) : end + SHOWN]
+    return raw[: SHOWN // 4] + b" ... " + raw[max(end - SHOWN // 2, SHOWN // 4) : end + SHOWN]
 
 
 def _after_bar(text: str) -> str:

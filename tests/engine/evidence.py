@@ -174,7 +174,11 @@ def _shift(line: bytes, by: timedelta) -> bytes:
     found = _ISO.search(line[:80])
     if found:
         moment = datetime.fromisoformat(f"{found[1].decode()}T{found[3].decode()}+00:00") + by
-        return line[: found.start()] + f"{moment:%Y-%m-%d}{found[2].decode()}{moment:%H:%M:%S}".encode() + line[found.end() :]
+        return (
+            line[: found.start()]
+            + f"{moment:%Y-%m-%d}{found[2].decode()}{moment:%H:%M:%S}".encode()
+            + line[found.end() :]
+        )
     return line
 
 

@@ -188,13 +188,11 @@ def test_a_journal_export_gives_its_entries_their_times() -> None:
 
 @pytest.mark.parametrize("minutes", [20, -20])
 def test_a_node_whose_clock_is_wrong_is_still_blamed_when_its_launch_line_gives_the_clock_away(minutes: int) -> None:
-    evidence = case("hw-nvlink-xid149-node02").with_lines("syslog/node-02.log")
+    evidence = case("hw-nvlink-xid149-node02")
     begin = evidence.start
-    launch = f"{begin:%b} {begin.day:2d} {begin:%H:%M:%S} node-02 slurmd[2211]: launch task StepId={{job}}.0 request from UID:1000"
-    job = evidence.document["workload"]["id"]
-    skewed = evidence.with_lines("syslog/node-02.log", launch.format(job=job)).shifted(
-        "syslog/node-02.log", timedelta(minutes=minutes)
-    )
+    said = f"slurmd[2211]: launch task StepId={evidence.document['workload']['id']}.0 request from UID:1000"
+    launch = f"{begin:%b} {begin.day:2d} {begin:%H:%M:%S} node-02 {said}"
+    skewed = evidence.with_lines("syslog/node-02.log", launch).shifted("syslog/node-02.log", timedelta(minutes=minutes))
     found = skewed.diagnosed()
     assert (found.domain, found.sub_domain) == ("hardware", "nvlink")
     assert found.root_cause is not None

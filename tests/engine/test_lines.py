@@ -20,7 +20,10 @@ ENVELOPES = {
     "CRI": ("2026-11-03T04:12:09.123456789Z stderr F loss is nan", {}),
     "CRI with zone": ("2026-11-03T04:12:09.123456789+01:00 stdout F loss is nan", {}),
     "docker's JSON": (r'{"log":"loss is nan\n","stream":"stderr","time":"2026-11-03T04:12:08.5Z"}', {}),
-    "application's JSON": ('{"msg":"loss is nan","ts":1793678529.25,"hostname":"n2","rank":3}', {"host": "n2", "rank": 3}),
+    "application's JSON": (
+        '{"msg":"loss is nan","ts":1793678529.25,"hostname":"n2","rank":3}',
+        {"host": "n2", "rank": 3},
+    ),
     "JSON with a rank in words": ('{"message":"loss is nan","global_rank":"7"}', {"rank": 7}),
     "JSON of fluent-bit": (
         '{"log":"loss is nan","kubernetes":{"pod_name":"w-1","host":"n2"}}',
@@ -35,9 +38,12 @@ ENVELOPES = {
         {"pod": "w-1"},
     ),
     "JSON inside a string of JSON": (r'{"message":"{\"msg\":\"loss is nan\",\"rank\":4}"}', {"rank": 4}),
-    "logcli's JSON": ('{"labels":{"pod":"w-1"},"line":"loss is nan","timestamp":"2026-11-03T04:12:09Z"}', {"pod": "w-1"}),
+    "logcli's JSON": (
+        '{"labels":{"pod":"w-1"},"line":"loss is nan","timestamp":"2026-11-03T04:12:09Z"}',
+        {"pod": "w-1"},
+    ),
     "journalctl -o json": (
-        '{"MESSAGE":"loss is nan","_HOSTNAME":"n2","__REALTIME_TIMESTAMP":"1793678529123456","SYSLOG_IDENTIFIER":"kernel"}',
+        '{"MESSAGE":"loss is nan","_HOSTNAME":"n2","__REALTIME_TIMESTAMP":"1793678529123456","_COMM":"kernel"}',
         {"host": "n2", "tag": "kernel"},
     ),
     "journalctl -o json, bytes": (json.dumps({"MESSAGE": list(b"loss is nan"), "_HOSTNAME": "n2"}), {"host": "n2"}),
@@ -49,7 +55,10 @@ ENVELOPES = {
         '<34>1 2026-11-03T04:12:09.003Z n2.example.com trainer 123 ID47 [x@1 iut="3"] loss is nan',
         {"host": "n2.example.com", "tag": "trainer"},
     ),
-    "RFC 5424 with nothing": ("<34>1 2026-11-03T04:12:09.003Z n2 trainer - - - loss is nan", {"host": "n2", "tag": "trainer"}),
+    "RFC 5424 with nothing": (
+        "<34>1 2026-11-03T04:12:09.003Z n2 trainer - - - loss is nan",
+        {"host": "n2", "tag": "trainer"},
+    ),
     "syslog in ISO 8601": (
         "2026-11-03T04:12:09.123456+00:00 n2 systemd[1]: loss is nan",
         {"host": "n2", "tag": "systemd"},
@@ -158,7 +167,7 @@ def test_colours_nul_bytes_and_bad_bytes_do_not_hide_the_message() -> None:
 
 
 def test_a_message_glued_behind_a_progress_bar_stands_alone() -> None:
-    bars = b"Epoch 1:  50%|#####     | 50/100 [00:10<00:10,  5.00it/s]\rEpoch 1:  51%|#####     | 51/100 [00:10<00:10, 5.00it/s]"
+    bars = b"\r".join(b"Epoch 1:  %d%%|#####     | %d/100 [00:10<00:10,  5.00it/s]" % (n, n) for n in (50, 51))
     assert clean(bars + b"RuntimeError: boom").text == "RuntimeError: boom"
     assert clean(bars + b"\rTraceback (most recent call last):").text == "Traceback (most recent call last):"
     assert len(clean(bars * 50).texts) > 50
