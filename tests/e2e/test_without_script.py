@@ -40,6 +40,8 @@ def test_the_list_filters_and_the_way_to_the_line_need_no_script(
     page.get_by_text("Timeline as a table").click()
     page.get_by_role("link", name="Open in the log").click()
     expect(page.locator("#L125")).to_be_in_viewport()
+    page.get_by_role("link", name="What the other streams said").click()
+    expect(page.get_by_role("link", name="syslog/node-04.log")).to_be_visible()
     page.goto(f"{live_server.url}/attempts/{attempt.pk}/streams/applog/node-04.log?line=1000#L1000")
     page.get_by_role("link", name="Lines 925 to 974").click()
     expect(page.locator("#log > li[id]")).to_have_count(101)

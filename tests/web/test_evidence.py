@@ -180,8 +180,14 @@ def test_what_the_other_nodes_said_stands_beside_the_line(signed_in: Client, col
     story = stories._changed(stories.no_cause(), evidence=(line,), symptoms=(), timeline=())
     Attempt.objects.filter(pk=attempt.pk).update(triage_state=TriageState.PENDING)
     diagnose_with(attempt, story)
-    page = signed_in.get(reverse("evidence", args=[attempt.pk, "e1"])).content.decode()
-    lanes = page[page.index('<aside class="lanes"') :]
+    url = reverse("evidence-moment", args=[attempt.pk, "e1"])
+    assert (
+        f'hx-get="{url}" hx-trigger="load"'
+        in signed_in.get(reverse("evidence", args=[attempt.pk, "e1"])).content.decode()
+    )
+    assert signed_in.get(url)["Location"].endswith("/evidence/e1/?lanes=1"), "without htmx the page shows them"
+    assert "tick 121" in signed_in.get(signed_in.get(url)["Location"]).content.decode()
+    lanes = signed_in.get(url, headers={"HX-Request": "true"}).content.decode()
     assert "syslog/gx-02.log" in lanes and "tick 120" in lanes and "same second" in lanes and "tick 121" in lanes
     assert "syslog/gx-01.log" not in lanes
 

@@ -14,6 +14,7 @@ urlpatterns = [
     path("attempts/<int:pk>/diagnosis.md", attempts.as_markdown, name="attempt-markdown"),
     path("attempts/<int:pk>/evidence/", evidence.first, name="evidence-first"),
     path("attempts/<int:pk>/evidence/<str:ref>/", evidence.item, name="evidence"),
+    path("attempts/<int:pk>/evidence/<str:ref>/moment/", evidence.moment, name="evidence-moment"),
     path("attempts/<int:pk>/streams/<path:name>", evidence.stream, name="stream"),
     path("attempts/<int:pk>/lines/<path:name>", evidence.lines, name="stream-lines"),
     path("attempts/<int:pk>/raw/<path:name>", evidence.raw, name="stream-raw"),

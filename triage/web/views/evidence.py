@@ -112,6 +112,7 @@ def item(request: HttpRequest, pk: int, ref: str) -> HttpResponse:
         "next": story.trail[refs[at + 1]] if at + 1 < len(refs) else None,
         "guide": guide(evidence.rule, evidence.data.get("title", "")),
         "cited_by": _cited_by(story, ref),
+        "moment_url": reverse("evidence-moment", args=[pk, ref]),
     }
     try:
         stream_ = streams.get_stream(pk, evidence.stream_raw)
@@ -122,6 +123,23 @@ def item(request: HttpRequest, pk: int, ref: str) -> HttpResponse:
     line = next((line.text for line in context["lines"] if line.number == evidence.line), "")
     context["derived"] = evidence.text not in line
     return render(request, "evidence/page.html", context)
+
+
+@signed_in
+def moment(request: HttpRequest, pk: int, ref: str) -> HttpResponse:
+    """What the other streams said when this evidence was written: a fragment, because looking takes a while."""
+    if not is_htmx(request):
+        return redirect(reverse("evidence", args=[pk, ref]) + "?lanes=1")
+    found = _attempt(pk)
+    story = _story(found)
+    at = times.parse(story.trail[ref].at) if story and ref in story.trail else None
+    if story is None or at is None:
+        raise Http404
+    stream_ = _stream(pk, story.trail[ref].stream_raw)
+    context = {"attempt": found, "moment": at, "lanes": _lanes(found, stream_, at, story)}
+    answer = render(request, "evidence/_lanes.html", context)
+    answer.headers["Vary"] = "HX-Request, Cookie"
+    return answer
 
 
 @signed_in
@@ -294,7 +312,7 @@ def _viewer(
         "lines": _with_part(request, stream_, _shown(window.lines, here, target), target),
         "ruler": _ruler(window, here, target),
         "moment": moment,
-        "lanes": _lanes(found, stream_, moment, story) if moment else [],
+        "lanes": _lanes(found, stream_, moment, story) if moment and request.GET.get("lanes") else None,
         **_more(request, found.pk, stream_, window),
     }
 
