@@ -106,7 +106,7 @@ def choose(
         roots = _without_external([r for r in stage if r.open], choice)
         if roots:
             _order(roots)
-            _settle(choice, [r.finding for r in roots if r.open], attempt)
+            _settle(choice, [r.finding for r in roots if r.open], attempt, alive)
             break
     if choice.roots and _is_strong(choice.roots[0]):
         for one in ruled:
@@ -352,7 +352,7 @@ def _order(roots: list[Ruled]) -> None:
                 one.later_than = same_place[0].finding
 
 
-def _settle(choice: Choice, roots: list[Finding], attempt: Attempt) -> None:
+def _settle(choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[Finding]) -> None:
     roots.sort(key=lambda f: (f.onset if f.onset is not None else float("inf"), rank_class(f), f.key))
     choice.roots = roots
     pairs = sorted({(f.rule.domain or UNATTRIBUTED, f.rule.sub_domain or NO_SUB_DOMAIN) for f in roots})
@@ -363,7 +363,7 @@ def _settle(choice: Choice, roots: list[Finding], attempt: Attempt) -> None:
         choice.domain = pairs[0][0] if len(domains) == 1 else UNATTRIBUTED
         choice.sub_domain, choice.ambiguous = AMBIGUOUS, True
     nodes = sorted({node for f in roots for node in blamed(f)})
-    alone = None if choice.ambiguous else _only_node(roots, attempt)
+    alone = None if choice.ambiguous else _only_node(roots, attempt, alive)
     if alone is not None and roots[0].rule.on_one_node is not None:
         (choice.domain, choice.sub_domain), nodes = roots[0].rule.on_one_node, [alone]
     elif len(nodes) > 1 and not choice.ambiguous and set(nodes) >= set(attempt.nodes):
@@ -372,14 +372,26 @@ def _settle(choice: Choice, roots: list[Finding], attempt: Attempt) -> None:
     choice.nodes = tuple(nodes)
 
 
-def _only_node(roots: list[Finding], attempt: Attempt) -> str | None:
-    """The one node of several whose ranks all report the fault, if there is one."""
+def _only_node(roots: list[Finding], attempt: Attempt, alive: list[Finding]) -> str | None:
+    """The one node of several whose ranks report the fault while other nodes' ranks came past it."""
     nodes = {node for f in roots for node in f.nodes}
     if len(nodes) != 1 or len(attempt.nodes) < 2:
         return None
     ranks = {rank for f in roots for rank in f.ranks}
     per_node = attempt.gpus_per_node or 1
-    return next(iter(nodes)) if len(ranks) >= max(per_node / 2, 1) else None
+    if len(ranks) < max(per_node / 2, 1):
+        return None
+    first = min((f.first for f in roots if f.first is not None), default=None)
+    past: set[str] = set()
+    for finding in alive:
+        for placed in finding.placed:
+            if (
+                placed.node
+                and placed.hit.source is Source.APPLOG
+                and (first is None or placed.at is None or placed.at >= first)
+            ):
+                past.add(placed.node)
+    return next(iter(nodes)) if len(past - nodes) >= min(2, (len(attempt.nodes) - 1) / 2) else None
 
 
 def blamed(finding: Finding) -> tuple[str, ...]:

@@ -130,7 +130,9 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
         rank = places.rank_of(hit.cleaned, scan.stream, hit.captures)
         node = places.node_of(hit.cleaned, scan.stream, hit.captures, rank)
         peer = places.peer_of(hit.captures["peer"]) if hit.captures.get("peer") else None
-        device = hit.captures.get("device")
+        device = normal_device(hit.captures["device"]) if hit.captures.get("device") else None
+        if rank is None and scan.stream.source is Source.SYSLOG:
+            rank = places.rank_at(node, device)
         placed = Placed(
             hit,
             hit.rule,
@@ -138,7 +140,7 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
             resolved.clock,
             node,
             rank,
-            normal_device(device) if device else None,
+            device,
             peer,
             elapsed=max(elapsed_of(hit.captures), hit.rule.delay),
         )

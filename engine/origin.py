@@ -177,6 +177,13 @@ class Places:
                 return line.local_rank
         return None
 
+    def rank_at(self, node: str | None, device: str | None) -> int | None:
+        """The rank whose GPU has this bus id on this node, as NCCL told when it began."""
+        if node is None or device is None:
+            return None
+        found = [rank for rank, bus in self.gpus.items() if bus == device and self.ranks.get(rank) == node]
+        return min(found, default=None)
+
     def peer_of(self, peer: str) -> str | None:
         """The node that ``10.1.2.3<41822>``, ``[node-01]:29500`` or ``rank 7`` names, if it is one of the job."""
         address = _IP.search(peer)

@@ -52,7 +52,8 @@ _SOURCES = (
         "No flight-recorder dumps: which rank a collective waited for is only known from the log.",
     ),
 )
-_DOMAIN_WORDS = {"none": "no cause", "ambiguous": "several causes"}
+_NUMBERED = re.compile(r"(S?Xid \d+): (.+)")
+"""A title that begins with its number; people read what happened first."""
 
 
 class Told(msgspec.Struct):
@@ -265,15 +266,15 @@ def _where(nodes: Sequence[str], everywhere: bool = False) -> str:
 def _title(told: Told, root: RootCause | None, affected: Sequence[AffectedNode]) -> str:
     outcome = told.outcome.outcome
     if root is not None:
-        detail = re.search(r"\.(\d+)", root.rule)
-        family = {"xid": "Xid", "sxid": "SXid"}.get(root.rule.split(".")[0])
-        number = f" ({family} {detail[1]})" if detail and family and detail[1] not in root.title else ""
+        numbered = _NUMBERED.match(root.title)
+        said = f"{numbered[2][:1].upper()}{numbered[2][1:]}" if numbered else root.title
+        number = f" ({numbered[1]})" if numbered else ""
         first = told.choice.roots[0]
         if first.detail and first.rule.family == "python":
             # A class and its message say more than any rule's title.
-            said = " ".join(first.placed[0].hit.text.split())
-            return f"{root.title}: {said[:110]}{'...' if len(said) > 110 else ''}{_where(root.nodes)}"
-        return f"{root.title}{_where(root.nodes, told.choice.everywhere)}{number}"
+            words = " ".join(first.placed[0].hit.text.split())
+            return f"{root.title}: {words[:110]}{'...' if len(words) > 110 else ''}{_where(root.nodes)}"
+        return f"{said}{_where(root.nodes, told.choice.everywhere)}{number}"
     if told.choice.ambiguous:
         names = " or ".join(dict.fromkeys(f"{f.title}{_where(blamed(f))}" for f in told.choice.roots[:3]))
         return f"Several causes fit: {names}"
