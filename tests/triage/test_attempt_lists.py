@@ -96,7 +96,7 @@ def test_a_filter_goes_to_the_address_and_back() -> None:
 
 
 def test_a_row_knows_the_nodes_that_are_blamed(fleet_of_failures: dict[str, Attempt]) -> None:
-    blamed = {attempt.pk: attempt.blamed_nodes for attempt in list_attempts().attempts}  
+    blamed = {attempt.pk: attempt.blamed_nodes for attempt in list_attempts().attempts}
     assert blamed == {
         fleet_of_failures["gpu"].pk: ["gx-02"],
         fleet_of_failures["ib"].pk: ["gx-01"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from triage.services.triage import (
     requeue,
     unfinished_work,
 )
+from triage.tasks.sweeping import sweep
 
 pytestmark = pytest.mark.django_db
 OK = [CollectionReport(source="applog", status="ok", streams=1)]
@@ -285,3 +287,14 @@ def test_a_changed_source_is_collected_again_and_an_unchanged_one_is_not(attempt
     assert not news
     collection, news = add_collection(attempt, "files", "watch:a", content_key="2")
     assert news and collection.state == CollectionState.PENDING
+
+
+def test_leftovers_in_the_spool_go_after_a_day_and_what_is_still_needed_stays(attempt: Attempt, data_dir: Path) -> None:
+    (needed,) = (data_dir / "spool").iterdir()
+    for name in (".draft-cut-off", "f" * 64 + ".tar", "new.tar"):
+        (data_dir / "spool" / name).write_bytes(b"x")
+    for path in (data_dir / "spool").iterdir():
+        if path.name != "new.tar":
+            os.utime(path, (0, 0))
+    sweep()
+    assert {path.name for path in (data_dir / "spool").iterdir()} == {needed.name, "new.tar"}

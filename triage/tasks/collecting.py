@@ -46,6 +46,8 @@ RETRY: dict[str, Any] = {
 }
 """For tasks: the database may be away for a while."""
 TEMPORARY_TRIES = 3
+SALVAGE_BYTES = 64 << 10
+"""At most so much of a damaged stream is lost before the place of the damage."""
 _DAMAGE = (EOFError, ValueError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 """What reading a cut or corrupt member raises."""
 _TEXT = {Source.APPLOG.value, Source.SYSLOG.value, Source.SCHEDULER.value}
@@ -167,12 +169,12 @@ class _Salvaged:
 
     def __init__(self, content: Any, stream: Stream, damaged: dict[str, str]) -> None:
         self._stream, self._damaged = stream, damaged
-        # one step of unpacking at a time: what stands before the damage is given before the damage is met
+        # small steps: what stands before the damage is given before the damage is met
         self._read = getattr(content, "read1", content.read)
 
     def read(self, size: int) -> bytes:
         try:
-            return bytes(self._read(size))
+            return bytes(self._read(min(size, SALVAGE_BYTES)))
         except _DAMAGE as error:
             words = " ".join(str(error).split()) or type(error).__name__
             self._damaged.setdefault(

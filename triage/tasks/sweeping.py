@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from triage.celery import app
 from triage.health import broker_client
+from triage.models import Collection, CollectionState
 from triage.services import spool
 from triage.services.triage import requeue, unfinished_work
 from triage.tasks.collecting import RETRY
@@ -22,7 +23,7 @@ LOST_AFTER = timedelta(seconds=10)
 """With an empty queue: what the broker was told of so long ago is lost."""
 LATE_AFTER = timedelta(minutes=15)
 """With a queue that is worked off: what waits longer is told again."""
-DRAFT_SECONDS = 24 * 3600
+LEFTOVER_SECONDS = 24 * 3600
 
 
 @app.task(name="triage.sweep", **RETRY)
@@ -37,7 +38,7 @@ def sweep() -> int:
             len(work.begin), len(work.collect), len(work.advance), len(work.diagnose),
         )  # fmt: skip
         requeue(work)
-    _remove_old_drafts()
+    _remove_leftovers()
     return work.total
 
 
@@ -50,11 +51,14 @@ def queue_length() -> int:
         return 0
 
 
-def _remove_old_drafts() -> None:
-    """What an upload that was cut off left in the spool."""
-    for path in spool.folder().glob(".draft-*"):
+def _remove_leftovers() -> None:
+    """What an upload that was cut off, or an import that failed half-way, left in the spool: it may hold secrets."""
+    for path in spool.folder().iterdir():
         try:
-            if time.time() - path.stat().st_mtime > DRAFT_SECONDS:
-                path.unlink(missing_ok=True)
+            if time.time() - path.stat().st_mtime < LEFTOVER_SECONDS:
+                continue
         except FileNotFoundError:
             continue
+        wanted = Collection.objects.filter(ref=f"{spool.ROOT}:{path.name}").exclude(state=CollectionState.DONE)
+        if not wanted.exists():
+            path.unlink(missing_ok=True)
