@@ -15,7 +15,7 @@ from engine.clock import Stamp, parse_time
 from engine.model import Attempt
 
 _BLOCK = re.compile(r"\n\s*\n")
-_FIELD = re.compile(r"(\w[\w/]*)=(.*?)(?=\s+\w[\w/]*=|\s*$)", re.DOTALL)
+_KEY = re.compile(r"(?<!\S)(\w[\w/]{0,60})=")
 _MAX_BYTES = 64 * 2**20
 _JOB_FIELDS = ("JobId", "JobState", "Reason", "ExitCode", "RunTime", "TimeLimit", "Restarts", "NodeList")
 
@@ -103,7 +103,7 @@ def _scontrol(text: str) -> Iterator[Fact]:
         position = found + len(block)
         if "=" not in block:
             continue
-        fields = {key: " ".join(value.split()) for key, value in _FIELD.findall(block)}
+        fields = _fields(block)
         offset, line = len(text[:found].encode("utf-8", "replace")), text.count("\n", 0, found) + 1
         if "NodeName" in fields:
             shown = _shown(fields, "NodeName", "State", "Reason", "BootTime", "SlurmdStartTime", "LastBusyTime")
@@ -113,6 +113,13 @@ def _scontrol(text: str) -> Iterator[Fact]:
         elif "JobId" in fields:
             shown = _shown(fields, *_JOB_FIELDS)
             yield Fact(f"job: {shown}", offset, line, parse_time(fields.get("EndTime")), None, "job", fields)
+
+
+def _fields(block: str) -> dict[str, str]:
+    """``Key=value Key=value with blanks`` as a mapping."""
+    keys = list(_KEY.finditer(block))
+    ends = [following.start() for following in keys[1:]] + [len(block)]
+    return {key[1]: " ".join(block[key.end() : end].split()) for key, end in zip(keys, ends, strict=True)}
 
 
 def _shown(fields: dict[str, str], *names: str) -> str:

@@ -17,8 +17,10 @@ _FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)(?:, in (\S.*))?')
 IGNORED = "Exception ignored in"
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 EXCEPTION = re.compile(
-    r"(?P<name>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Warning|Full|Empty|Exceeded)"
-    r"|[A-Z]\w*(?:OutOfMemory|Overflow|StopIteration|NotFound|Timedout)\w*|StopIteration|BaseException))(?::(?= |$)|$)"
+    r"(?<![\w.])(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,80}"
+    r"(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Warning|Full|Empty|Exceeded)"
+    r"|[A-Z]\w{0,80}(?:OutOfMemory|Overflow|StopIteration|NotFound|Timedout)\w{0,80}"
+    r"|StopIteration|BaseException))(?::(?= |$)|$)"
 )
 """The last line of a traceback: a class name, then its message."""
 _LAST_LINE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::\s|:?$)")
