@@ -10,11 +10,11 @@ import contextlib
 import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import metadata
 from itertools import pairwise
-from typing import Any
+from typing import Any, BinaryIO
 
 import hyperscan
 import msgspec
@@ -41,11 +41,13 @@ _HANDLED = re.compile(
 )
 """Words before an exception's name, in a line without traceback, which say that the program dealt with it."""
 SAMPLES_PER_BLOCK = 40
+SAMPLES_LATER = 6
 """Lines of a block whose time stamps are looked at for the clock and the coverage."""
 PROGRESS_PER_BLOCK = 400
 """Lines of progress read of each of the first blocks; of later ones a few are enough."""
 PROGRESS_BLOCKS = 8
-PROGRESS_LATER = 16
+TAIL_OF_BLOCK = 16 << 10
+PROGRESS_LATER = 4
 
 _ADMITS: dict[Source, frozenset[Source]] = {
     Source.APPLOG: frozenset({Source.APPLOG, Source.SYSLOG, Source.SCHEDULER}),
@@ -54,6 +56,17 @@ _ADMITS: dict[Source, frozenset[Source]] = {
     Source.FLIGHT_RECORDER: frozenset({Source.FLIGHT_RECORDER}),
 }
 """Which rules may match in which streams: a job's log may hold anything, a kernel log never the job's output."""
+
+
+_COLOUR, _NUL, _PART, _JSON = range(4)
+_ODDITIES = (
+    (r"\x1b", _COLOUR),
+    (r"\x00", _NUL),
+    (r"std(?:out|err)\x20P\x20", _PART),
+    (r"[\n\x20]\{\x22", _JSON),
+    (r"^\{\x22", _JSON),
+)
+"""What makes a block need cleaning before it is scanned."""
 
 
 class Hit(msgspec.Struct):
@@ -124,6 +137,8 @@ class _Block(msgspec.Struct):
     """Stream offset of data[0]."""
     line: int
     """Line number at `start`."""
+    lines: int
+    """Line ends in [start, end)."""
     is_last: bool
 
 
@@ -146,15 +161,34 @@ class Scanner:
         self._database = _database(patterns)
         marks = [(to_scanner(p), number) for number, m in enumerate(self._progress) for p in m.spec.patterns]
         self._progress_database = _database(marks) if marks else None
+        self._oddities = _database(_ODDITIES, hyperscan.HS_FLAG_SINGLEMATCH)
+
+    def scannable(self, block: _Block) -> _Scanned:
+        """The bytes to scan: as they are, or without colours and JSON escapes when there are any."""
+        view = memoryview(block.data)[block.start : block.end]
+        odd: set[int] = set()
+        self._oddities.scan(view, match_event_handler=lambda number, *_: odd.add(number))
+        if not odd:
+            return view
+        data = bytes(view)
+        if _COLOUR in odd:
+            data = strip_ansi(data)
+        if _NUL in odd:
+            data = data.replace(b"\x00", b"")
+        if _PART in odd and parts.any_part(data):
+            data = parts.join(data)
+        if _JSON in odd:
+            data = b"\n".join(_flat_json(line) if b'{"' in line else line for line in data.split(b"\n"))
+        return data
 
     def scan(self, stream: Stream) -> StreamScan:
         """Read the stream once. Raises OSError and what a damaged compressed stream raises."""
         return _Pass(self, stream).run()
 
 
-def _database(patterns: list[tuple[str, int]]) -> Any:
+def _database(patterns: Sequence[tuple[str, int]], flags: int = 0) -> Any:
     """A compiled scanner database, from the cache when the same patterns were compiled before."""
-    digest = hashlib.sha256(repr((patterns, metadata.version("hyperscan"))).encode()).hexdigest()
+    digest = hashlib.sha256(repr((list(patterns), flags, metadata.version("hyperscan"))).encode()).hexdigest()
     stored = cache.get_bytes(f"scan-{digest}.hs")
     if stored is not None:
         try:
@@ -167,20 +201,29 @@ def _database(patterns: list[tuple[str, int]]) -> Any:
     database.compile(
         expressions=[pattern.encode() for pattern, _ in patterns],
         ids=[number for _, number in patterns],
-        flags=[0] * len(patterns),
+        flags=[flags] * len(patterns),
     )
     cache.put_bytes(f"scan-{digest}.hs", hyperscan.dumpb(database))
     return database
+
+
+def _read(source: BinaryIO) -> bytes:
+    """A full block, however little the source gives at once, so that blocks don't depend on the reader."""
+    pieces, wanted = [], BLOCK
+    while wanted > 0 and (piece := source.read(wanted)):
+        pieces.append(piece)
+        wanted -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _blocks(stream: Stream) -> Iterator[_Block]:
     """Blocks that end at a line end, each with what stands before and behind it."""
     with stream.open() as source:
         tail, rest, offset, number = b"", b"", 0, 1
-        pending = source.read(BLOCK)
+        pending = _read(source)
         while pending or rest:
             current = rest + pending
-            pending = source.read(BLOCK) if pending else b""
+            pending = _read(source) if pending else b""
             rest = b""
             if pending:
                 cut = parts.cut_before_open(current, current.rfind(b"\n") + 1)
@@ -190,13 +233,17 @@ def _blocks(stream: Stream) -> Iterator[_Block]:
                 cut = cut or len(current)
                 current, rest = current[:cut], current[cut:]
             ahead = (rest + pending)[:LOOK_AHEAD]
-            yield _Block(
-                tail + current + ahead, len(tail), len(tail) + len(current), offset - len(tail), number, not pending
-            )
-            number += current.count(b"\n")
+            lines = current.count(b"\n")
+            data = b"".join((tail, current, ahead))
+            yield _Block(data, len(tail), len(tail) + len(current), offset - len(tail), number, lines, not pending)
+            number += lines
             offset += len(current)
-            tail = (tail + current)[-KEEP_TAIL:]
+            tail = current[-KEEP_TAIL:] if len(current) >= KEEP_TAIL else (tail + current)[-KEEP_TAIL:]
             tail = tail[tail.find(b"\n") + 1 :] if len(tail) == KEEP_TAIL else tail
+
+
+_Scanned = bytes | memoryview
+"""What the scanner reads: the block's own bytes (a view), or cleaned ones with the same number of lines."""
 
 
 class _Pass:
@@ -219,7 +266,7 @@ class _Pass:
             self._scan_block(block)
             last_block = block
             self._result.bytes = block.base + block.end
-            self._result.lines = block.line + block.data.count(b"\n", block.start, block.end) - 1
+            self._result.lines = block.line + block.lines - 1
             if block.data[block.end - 1 : block.end] not in (b"\n", b""):
                 self._result.lines += 1
         if last_block is not None:
@@ -230,7 +277,7 @@ class _Pass:
         return self._result
 
     def _scan_block(self, block: _Block) -> None:
-        scanned = _scannable(block)
+        scanned = self._s.scannable(block)
         self._far.clear()
         found = self._candidates(scanned, block)
         self._sample(block, found)
@@ -242,7 +289,7 @@ class _Pass:
         if self._s._progress_database is not None and self._stream.source is Source.APPLOG:
             self._progress(block, scanned)
 
-    def _candidates(self, scanned: bytes, block: _Block) -> dict[int, set[int]]:
+    def _candidates(self, scanned: _Scanned, block: _Block) -> dict[int, set[int]]:
         """Line start (in block.data) -> numbers of the patterns that may match the line."""
         ends: list[tuple[int, int]] = []
 
@@ -254,9 +301,8 @@ class _Pass:
             self._s._database.scan(scanned, match_event_handler=on_match)
         except hyperscan.ScanTerminated:
             self._result.capped = True
-        same = len(scanned) == block.end - block.start
         found: dict[int, set[int]] = {}
-        if same:
+        if isinstance(scanned, memoryview):
             data, base = block.data, block.start
             for end, number in ends:
                 start = max(data.rfind(b"\n", 0, base + end - 1) + 1, base)
@@ -279,8 +325,9 @@ class _Pass:
         """Time stamps of the first and last lines of the block: for the clock and for the coverage."""
         starts = {block.start}
         size = block.end - block.start
-        for part in range(SAMPLES_PER_BLOCK):
-            position = block.data.find(b"\n", block.start + size * part // SAMPLES_PER_BLOCK, block.end) + 1
+        many = SAMPLES_PER_BLOCK if block.base < PROGRESS_BLOCKS * BLOCK else SAMPLES_LATER
+        for part in range(many):
+            position = block.data.find(b"\n", block.start + size * part // many, block.end) + 1
             if 0 < position < block.end:
                 starts.add(position)
         position = block.end
@@ -289,7 +336,8 @@ class _Pass:
             if position <= block.start:
                 break
             starts.add(position)
-        audit = block.data.find(b"audit(", block.start, block.end)
+        is_early = block.base < PROGRESS_BLOCKS * BLOCK and self._stream.source is not Source.APPLOG
+        audit = block.data.find(b"audit(", block.start, block.end) if is_early else -1
         if audit >= 0:
             starts.add(max(block.data.rfind(b"\n", 0, audit) + 1, block.start))
         for start in sorted(starts):
@@ -503,18 +551,18 @@ class _Pass:
                 return line.stamp, f"line {at}, which comes after it"
         return None, None
 
-    def _progress(self, block: _Block, scanned: bytes) -> None:
+    def _progress(self, block: _Block, scanned: _Scanned) -> None:
         """The first lines of progress of the block, and the last ones."""
         found: set[tuple[int, int]] = set()
         limit = PROGRESS_PER_BLOCK if block.base < PROGRESS_BLOCKS * BLOCK else PROGRESS_LATER
         self._collect_progress(scanned, 0, limit, found)
         if len(found) >= limit:
-            tail = max(len(scanned) - 64 * 1024, 0)
-            tail = scanned.find(b"\n", tail) + 1
+            last_part = bytes(scanned[-TAIL_OF_BLOCK:])
+            tail = len(scanned) - len(last_part) + last_part.find(b"\n") + 1
             last: set[tuple[int, int]] = set()
             self._collect_progress(scanned[tail:], tail, CALLBACK_CAP, last)
             found |= set(sorted(last)[-limit:])
-        if len(scanned) != block.end - block.start:
+        if not isinstance(scanned, memoryview):
             raw_starts = _starts(block.data, block.start, block.end)
             clean_starts = _starts(scanned, 0, len(scanned))
             indexed = {(bisect_right(clean_starts, end - 1) - 1, number) for end, number in found}
@@ -528,7 +576,7 @@ class _Pass:
             if start != seen:
                 seen = start if self._mark(block, start, number, self._s._progress[matcher_id]) else seen
 
-    def _collect_progress(self, scanned: bytes, shift: int, limit: int, found: set[tuple[int, int]]) -> None:
+    def _collect_progress(self, scanned: _Scanned, shift: int, limit: int, found: set[tuple[int, int]]) -> None:
         def on_match(number: int, _from: int, end: int, _flags: int, _context: Any) -> bool | None:
             found.add((shift + end, number))
             return True if len(found) >= limit else None
@@ -588,22 +636,6 @@ def _first_tells_more(first: Rule, last: Rule) -> bool:
     if first.role in _MAY_BE_ROOT:
         return last.role not in _MAY_BE_ROOT or (last.id in _VAGUE and first.id not in _VAGUE)
     return first.role in (Role.SYMPTOM, Role.TEARDOWN) and first.id not in _COPIES and last.id in _WHILE_CLEANING_UP
-
-
-def _scannable(block: _Block) -> bytes:
-    """The bytes to scan: as they are, or with colours and JSON escapes removed when there are any (same number of
-    lines).
-    """
-    data = block.data[block.start : block.end]
-    if b"\x1b" in data:
-        data = strip_ansi(data)
-    if b"\x00" in data:
-        data = data.replace(b"\x00", b"")
-    if parts.any_part(data):
-        data = parts.join(data)
-    if data.startswith(b"{") or b"\n{" in data or b' {"' in data:
-        data = b"\n".join(_flat_json(line) if b'{"' in line else line for line in data.split(b"\n"))
-    return data
 
 
 def _flat_json(raw: bytes) -> bytes:
