@@ -1,0 +1,127 @@
+"""Where a server is and how one identifies oneself there, as an administrator configures it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import ssl
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from connectors.base import ConfigError, ConnectorError
+from connectors.secrets import Secret
+
+REQUEST_SECONDS = 60.0
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server is and how one identifies oneself there. Holds references to secrets, no secrets."""
+
+    what: str
+    """The server as people call it, e.g. Loki."""
+    url: str
+    headers: dict[str, str] = {}
+    username: str | None = None
+    password: Secret | None = None
+    token: Secret | None = None
+    ca_file: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    request_seconds: float = REQUEST_SECONDS
+
+    KEYS = (
+        "url", "tenant", "username", "password", "token", "ca_file", "client_cert", "client_key", "request_seconds",
+    )  # fmt: skip
+
+    @classmethod
+    def from_config(cls, what: str, name: str, config: Mapping[str, Any]) -> Endpoint:
+        """From a connector's plain values (KEYS). Raises ConfigError."""
+        where = f"connector {name}"
+        url = checked_url(config.get("url"), f"{where}: url")
+        texts = {key: text(config, key, where) for key in ("username", "ca_file", "client_cert", "client_key")}
+        secrets = {key: Secret.parse(config[key], f"{where}: {key}") for key in ("password", "token") if key in config}
+        if ("password" in secrets) != (texts["username"] is not None):
+            raise ConfigError(f"{where}: username and password belong together")
+        if "token" in secrets and "password" in secrets:
+            raise ConfigError(f"{where}: token and password exclude each other")
+        if (texts["client_cert"] is None) != (texts["client_key"] is None):
+            raise ConfigError(f"{where}: client_cert and client_key belong together")
+        for key in ("ca_file", "client_cert", "client_key"):
+            value = texts[key]
+            texts[key] = value.removeprefix("file:") if value else None
+            if value and not url.startswith("https:"):
+                raise ConfigError(f"{where}: {key}: needs an https url")
+        tenant = text(config, "tenant", where)
+        if tenant and not re.fullmatch(r"[\x21-\x7e]+", tenant):
+            raise ConfigError(f"{where}: tenant: must be printable ASCII without spaces")
+        seconds = number(config, "request_seconds", REQUEST_SECONDS, where)
+        headers = {"X-Scope-OrgID": tenant} if tenant else {}
+        return cls(
+            what=what,
+            url=url,
+            headers=headers,
+            request_seconds=seconds,
+            username=texts["username"],
+            password=secrets.get("password"),
+            token=secrets.get("token"),
+            ca_file=texts["ca_file"],
+            client_cert=texts["client_cert"],
+            client_key=texts["client_key"],
+        )
+
+    def identity(self) -> dict[str, str]:
+        """The Authorization header, with secrets as they are now. Raises ConnectorError."""
+        if self.token is not None:
+            return {"Authorization": f"Bearer {self.token.reveal()}"}
+        if self.password is not None:
+            pair = f"{self.username}:{self.password.reveal()}".encode()
+            return {"Authorization": "Basic " + base64.b64encode(pair).decode()}
+        return {}
+
+    def tls(self) -> ssl.SSLContext:
+        """The system's authorities, or `ca_file`; with the client's certificate. Raises ConnectorError."""
+        file = self.ca_file
+        try:
+            context = ssl.create_default_context(cafile=file)
+            file = self.client_cert
+            if self.client_cert and self.client_key:
+                context.load_cert_chain(self.client_cert, self.client_key, password="")
+        except (OSError, ssl.SSLError, ValueError) as error:
+            why = getattr(error, "strerror", None) or getattr(error, "reason", None) or "not a certificate"
+            raise ConnectorError(f"{self.what}: {file} (or its key) can not be used: {why}") from None
+        return context
+
+
+def checked_url(value: object, where: str) -> str:
+    """An http(s) address without user, query and trailing slash. Raises ConfigError."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{where}: is missing")
+    parts = urllib.parse.urlsplit(value)
+    if "@" in parts.netloc:
+        raise ConfigError(f"{where}: holds a user or password; use username and password = env:NAME or file:PATH")
+    try:
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment or re.search(r"[\s\x00-\x1f]", value):
+        raise ConfigError(f"{where}: must be like https://host:port/path")
+    return value.rstrip("/")
+
+
+def text(config: Mapping[str, Any], key: str, where: str) -> str | None:
+    """A string that may be absent. Raises ConfigError."""
+    value = config.get(key)
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise ConfigError(f"{where}: {key}: must be a text")
+
+
+def number(config: Mapping[str, Any], key: str, default: float, where: str, least: float = 0.0) -> float:
+    """A number above `least`, or at it when that is not 0. Raises ConfigError."""
+    value = config.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < least or (not least and value <= 0):
+        raise ConfigError(f"{where}: {key}: must be a number {'from ' + format(least, 'g') if least else 'above 0'}")
+    return float(value)
