@@ -152,9 +152,11 @@ def trouble_began(placed: list[Placed], progress: Progress, window: Window) -> f
     for one in placed:
         if one.at is None or one.aside:
             continue
+        if one.hit.inherited is not None:
+            continue  # a borrowed time is too vague to measure from
         if one.rule.role is Role.SYMPTOM and one.elapsed >= 60 and "elapsed_ms" in one.hit.captures:
             known.append(one.at - one.elapsed)
-        elif one.rule.role is Role.TEARDOWN and one.rule.family == "slurm" and one.hit.inherited is None:
+        elif one.rule.role is Role.TEARDOWN and one.rule.family == "slurm":
             known.append(one.at)
     fitting = [at for at in known if earliest is None or at >= earliest - 60]
     return min(fitting, default=None)

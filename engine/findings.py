@@ -262,7 +262,8 @@ def group(placed: Iterable[Placed], window: Window) -> list[Finding]:
 
 def _summarise(finding: Finding) -> None:
     finding.placed.sort(key=lambda p: (p.at if p.at is not None else float("inf"), p.hit.stream, p.hit.offset))
-    times = [p.at for p in finding.placed if p.at is not None]
+    own = [p.at for p in finding.placed if p.at is not None and p.hit.inherited is None]
+    times = own or [p.at for p in finding.placed if p.at is not None]
     finding.first, finding.last = (times[0], times[-1]) if times else (None, None)
     finding.count = sum(p.hit.count for p in finding.placed)
     finding.nodes = tuple(sorted({p.node for p in finding.placed if p.node}))
