@@ -5,29 +5,15 @@ Not a test and not collected as one; it uses the tests' servers, samples and bro
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser
 
 from tests.e2e.conftest import CANONICAL, SAMPLES, Triaged, sign_in
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "screenshots"
 SIZES = ((1440, 900), (390, 844))
-FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>
-<match target="pattern"><test name="family"><string>sans</string></test>
-<edit name="family" mode="assign" binding="strong"><string>Roboto</string></edit></match>
-<include ignore_missing="yes">/etc/fonts/fonts.conf</include></fontconfig>"""
-
-
-@pytest.fixture(scope="session")
-def browser_type_launch_args(browser_type_launch_args: dict[str, Any], tmp_path_factory: Any) -> dict[str, Any]:
-    """Roboto as the system's font where it is installed, so that pictures look alike wherever they are made."""
-    fonts = tmp_path_factory.mktemp("fonts") / "fonts.conf"
-    fonts.write_text(FONTS)
-    return {**browser_type_launch_args, "env": {**os.environ, "FONTCONFIG_FILE": str(fonts)}}
 
 
 def test_take_pictures(browser: Browser, live_server: Any, demo: object, triaged: Triaged, imported: Triaged) -> None:

@@ -72,9 +72,9 @@ def test_the_timeline_is_a_picture_with_a_lane_a_node_and_a_table_beside_it(
 
 def test_the_map_shows_each_rank_by_its_first_error(signed_in: Client, make_attempt: MakeAttempt) -> None:
     page = page_of(signed_in, make_attempt())
-    assert "32 ranks, 7 reported an error" in page
+    assert "32 ranks, 7 with a report of their own" in page
     assert "gx-04 GPU 0, rank 24: Collective timeout" in page
-    assert "gx-01 GPU 0, rank 0: no error of its own" in page
+    assert "gx-01 GPU 0, rank 0: no report of its own" in page
 
 
 def test_there_is_no_map_when_the_evidence_contradicts_its_layout(signed_in: Client, make_attempt: MakeAttempt) -> None:
@@ -82,7 +82,7 @@ def test_there_is_no_map_when_the_evidence_contradicts_its_layout(signed_in: Cli
     moved = stories._changed(
         story, evidence=(*story.evidence, stories.evidence("e6", "x.y", "applog/a.log", 1, "x", node="gx-01", rank=30))
     )
-    assert "Each GPU by the first error" not in page_of(signed_in, make_attempt(moved))
+    assert "Each GPU by the first thing" not in page_of(signed_in, make_attempt(moved))
 
 
 def test_an_attempt_without_a_cause_names_no_node_and_what_would_have_decided(

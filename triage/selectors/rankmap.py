@@ -1,4 +1,4 @@
-"""Where it failed: ranks by node and GPU, coloured by the first thing each reported.
+"""Where it failed: ranks by node and GPU, by the first thing each reported.
 
 Ranks are laid out in blocks, `rank // GPUs a node`, as launchers do. That is an assumption, so it is checked: if any
 evidence names a node and a rank that contradict it, there is no map.
@@ -18,7 +18,7 @@ MAX_KINDS = 5
 class Cell:
     rank: int
     kind: str
-    """root, k1 ... k5, other, or empty: no error of its own."""
+    """root, k1 ... k5, other, or empty: no report of its own."""
     title: str
     word: str
     evidence: str | None
@@ -100,6 +100,6 @@ def _cell(rank: int, node: str, gpu: int, first: Mapping[int, tuple[str, str, st
     found = first.get(rank)
     place = f"{node} GPU {gpu}, rank {rank}"
     if found is None:
-        return Cell(rank, "", f"{place}: no error of its own", "", None)
+        return Cell(rank, "", f"{place}: no report of its own", "", None)
     kind, title, ref = found
     return Cell(rank, kind, f"{place}: {title}", "root" if kind == "root" else title, ref)
