@@ -17,13 +17,14 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, cast
 
 import msgspec
 import zstandard
 
+from engine.clock import LAST_YEAR
 from engine.model import Attempt, Source, SourceReport, Stream, Workload
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".zip")
@@ -44,6 +45,10 @@ _FOLDERS = {
 _RANK = re.compile(r"(?:^|[._-])(?:rank|r|task|proc)[._-]?(\d{1,6})(?=$|[._-])", re.IGNORECASE)
 _TRAILING_NUMBER = re.compile(r"(\d{1,6})\D*$")
 _COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
+
+
+MAX_MANIFEST = 16 * 2**20
+MAX_NODES = 50_000
 
 
 class BundleError(ValueError):
@@ -125,7 +130,7 @@ def unpack(archive: Path, into: Path, limits: Limits) -> None:
                 budget -= len(block)
                 if budget < 0:
                     raise BundleError(
-                        f"unpacks to more than allowed ({limits.ratio} times its size); stopped at {name}"
+                        f"unpacks to more than allowed ({limits.ratio} times its size); stopped at {_short(name)}"
                     )
                 out.write(block)
     if not seen:
@@ -139,7 +144,7 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 if info.is_dir():
                     continue
                 if (info.external_attr >> 16) & 0o170000 == 0o120000:
-                    raise BundleError(f"{info.filename}: links are not allowed in a bundle")
+                    raise BundleError(f"{_short(info.filename)}: links are not allowed in a bundle")
                 yield info.filename, zipped.open(info)
         return
     with (
@@ -152,7 +157,7 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 continue
             content = tar.extractfile(member) if member.isreg() else None
             if content is None:
-                raise BundleError(f"{member.name}: only regular files are allowed in a bundle")
+                raise BundleError(f"{_short(member.name)}: only regular files are allowed in a bundle")
             yield member.name, content
 
 
@@ -173,7 +178,7 @@ def _decompressed(raw: BinaryIO, name: str) -> BinaryIO:
 def _safe_name(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\x00" in name or "\\" in name or not path.parts:
-        raise BundleError(f"{name!r}: leaves the bundle")
+        raise BundleError(f"{_short(name)}: leaves the bundle")
     return path
 
 
@@ -294,71 +299,101 @@ def match_node(text: str, nodes: Sequence[str]) -> str | None:
 
 
 def parse_attempt(content: bytes) -> Attempt:
-    """attempt.yaml as an Attempt. Raises BundleError with the key."""
-    import yaml
+    """attempt.yaml as an Attempt. Raises BundleError with the key.
 
-    try:
-        document = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise BundleError(f"attempt.yaml: not valid YAML: {_one_line(error)}") from None
-    if not isinstance(document, dict):
-        raise BundleError("attempt.yaml: must be a mapping")
-    if document.get("schema", 1) != 1:
-        raise BundleError(f"attempt.yaml: schema: {document.get('schema')!r} is not known, only 1")
-    workload, attempt = _mapping(document, "workload"), _mapping(document, "attempt")
-    if workload.get("id") in (None, ""):
+    Every value is read as it is written: YAML would make a number of the exit code ``1:0`` and of the host ``1e3``.
+    """
+    document = _mapping_of(content)
+    if document.get("schema", "1") != "1":
+        raise BundleError(f"attempt.yaml: schema: {_short(document['schema'])} is not known, only 1")
+    workload, attempt = _section(document, "workload"), _section(document, "attempt")
+    if _word(workload, "workload.id") is None:
         raise BundleError("attempt.yaml: workload.id: is missing")
-    nodes = attempt.get("nodes") or []
-    if not isinstance(nodes, list) or not all(isinstance(node, (str, int)) for node in nodes):
-        raise BundleError("attempt.yaml: attempt.nodes: must be a list of host names")
+    nodes, gpus = _nodes(attempt), _whole(attempt, "gpus_per_node", 0, 1024)
     started, ended = _time(attempt, "started_at"), _time(attempt, "ended_at")
     if started is not None and ended is not None and ended < started:
         raise BundleError("attempt.yaml: attempt.ended_at: is before started_at")
     return Attempt(
         workload=Workload(
-            **{key: str(workload[key]) for key in Workload.__struct_fields__ if workload.get(key) is not None}
+            **{key: word for key in Workload.__struct_fields__ if (word := _word(workload, f"workload.{key}"))}
         ),
-        number=_whole(attempt, "number", 1) or 1,
-        state=str(attempt.get("state") or ""),
-        exit_code=None if attempt.get("exit_code") is None else str(attempt["exit_code"]),
-        reason=None if attempt.get("reason") is None else str(attempt["reason"]),
+        number=_whole(attempt, "number", 0, 10**6) or 1,
+        state=_word(attempt, "attempt.state") or "",
+        exit_code=_word(attempt, "attempt.exit_code"),
+        reason=_word(attempt, "attempt.reason"),
         started_at=started,
         ended_at=ended,
-        nodes=tuple(dict.fromkeys(str(node) for node in nodes)),
-        gpus_per_node=_whole(attempt, "gpus_per_node", None),
+        nodes=nodes,
+        gpus_per_node=gpus,
     )
 
 
-def _mapping(document: dict[Any, Any], key: str) -> dict[str, Any]:
+def _mapping_of(content: bytes) -> dict[Any, Any]:
+    import yaml
+
+    if len(content) > MAX_MANIFEST:
+        raise BundleError(f"attempt.yaml: is larger than {MAX_MANIFEST} bytes")
+    try:
+        document = yaml.load(content, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise BundleError(f"attempt.yaml: not valid YAML: {_one_line(error)}") from None
+    if not isinstance(document, dict):
+        raise BundleError("attempt.yaml: must be a mapping")
+    return document
+
+
+def _section(document: dict[Any, Any], key: str) -> dict[str, Any]:
     value = document.get(key)
     if not isinstance(value, dict):
         raise BundleError(f"attempt.yaml: {key}: {'is missing' if value is None else 'must be a mapping'}")
     return cast(dict[str, Any], value)
 
 
-def _whole(section: dict[str, Any], key: str, default: int | None) -> int | None:
-    value = section.get(key, default)
+def _word(section: dict[str, Any], key: str) -> str | None:
+    """A text or a number as it is written; None when it is missing or null."""
+    value = section.get(key.rpartition(".")[2])
+    if value is None or value in ("", "~", "null", "Null", "NULL"):
+        return None
+    if not isinstance(value, str):
+        raise BundleError(f"attempt.yaml: {key}: must be a text or a number")
+    return value
+
+
+def _nodes(attempt: dict[str, Any]) -> tuple[str, ...]:
+    nodes = attempt.get("nodes")
+    if nodes in (None, "", "~", "null"):
+        return ()
+    if not isinstance(nodes, list) or not all(isinstance(node, str) and node.strip() for node in nodes):
+        raise BundleError("attempt.yaml: attempt.nodes: must be a list of host names")
+    if len(nodes) > MAX_NODES:
+        raise BundleError(f"attempt.yaml: attempt.nodes: more than {MAX_NODES}")
+    return tuple(dict.fromkeys(node.strip() for node in nodes))
+
+
+def _whole(section: dict[str, Any], key: str, low: int, high: int) -> int | None:
+    value = _word(section, f"attempt.{key}")
     if value is None:
-        return default
-    if isinstance(value, bool) or not (isinstance(value, int) or str(value).isdigit()):
-        raise BundleError(f"attempt.yaml: attempt.{key}: must be a whole number, not {value!r}")
+        return None
+    if not (value.isascii() and value.isdecimal() and len(value) <= 9 and low <= int(value) <= high):
+        raise BundleError(f"attempt.yaml: attempt.{key}: must be a whole number up to {high}, not {_short(value)}")
     return int(value)
 
 
 def _time(section: dict[str, Any], key: str) -> float | None:
-    value = section.get(key)
+    value = _word(section, f"attempt.{key}")
     if value is None:
         return None
-    if isinstance(value, datetime):
-        moment = value
-    elif isinstance(value, date):
-        moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    else:
-        try:
-            moment = datetime.fromisoformat(str(value).strip())
-        except ValueError:
-            raise BundleError(f"attempt.yaml: attempt.{key}: not an ISO 8601 time: {value!r}") from None
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError:
+        raise BundleError(f"attempt.yaml: attempt.{key}: not an ISO 8601 time: {_short(value)}") from None
+    if not 1970 <= moment.year <= LAST_YEAR:
+        raise BundleError(f"attempt.yaml: attempt.{key}: not a year of a job: {_short(value)}")
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _short(value: object) -> str:
+    return repr(value)[:80]
 
 
 def copy_tree(bundle: Path, into: Path) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import metadata
@@ -36,6 +37,8 @@ CALLBACK_CAP = 200_000
 FIRST_KEPT = 3
 """Hits of one rule in one lane that are kept from the front; the last one is kept too, the others are counted."""
 CONTEXT_LINES = 3
+MOST_CONTEXTS = 200
+"""Hits of one rule in one stream that keep the lines around them; a diagnosis shows a few of them."""
 _HANDLED = re.compile(
     r"(?i)\b(?:warn(?:ing)?|info|debug|skip(?:s|ped|ping)?|retry(?:ing)?|ignor(?:ed|ing)|caught|recovered)\b"
 )
@@ -149,17 +152,18 @@ class Scanner:
         self._ruleset = ruleset
         lines = [m for m in ruleset.line_matchers if m.spec.role is not Role.PROGRESS]
         self._matchers = lines
-        self._literals = [[longest_literal(p) for p in m.spec.patterns] for m in lines]
         self._progress = [m for m in ruleset.line_matchers if m.spec.role is Role.PROGRESS]
         self._exceptions = ruleset.exception_matchers
-        patterns = [(to_scanner(p), number) for number, m in enumerate(lines) for p in m.spec.patterns]
+        forms = _scanner_forms(ruleset)
+        self._literals = [[forms[p][1] for p in m.spec.patterns] for m in lines]
+        patterns = [(forms[p][0], number) for number, m in enumerate(lines) for p in m.spec.patterns]
         self._traceback_id = len(lines)
         self._bare_id = len(lines) + 1
         patterns.append((to_scanner(r"Traceback \(most recent call last\)"), self._traceback_id))
         if self._exceptions:
             patterns.append((r"(?:Error|Exception)\x3a\x20", self._bare_id))
         self._database = _database(patterns)
-        marks = [(to_scanner(p), number) for number, m in enumerate(self._progress) for p in m.spec.patterns]
+        marks = [(forms[p][0], number) for number, m in enumerate(self._progress) for p in m.spec.patterns]
         self._progress_database = _database(marks) if marks else None
         self._oddities = _database(_ODDITIES, hyperscan.HS_FLAG_SINGLEMATCH)
 
@@ -184,6 +188,17 @@ class Scanner:
     def scan(self, stream: Stream) -> StreamScan:
         """Read the stream once. Raises OSError and what a damaged compressed stream raises."""
         return _Pass(self, stream).run()
+
+
+def _scanner_forms(ruleset: Ruleset) -> dict[str, tuple[str, int]]:
+    """Pattern -> its form for the scanner and the length of its longest literal; cached, since parsing them is slow."""
+    name = f"forms-{ruleset.fingerprint.removeprefix('sha256:')}"
+    known = cache.get(name, dict[str, tuple[str, int]])
+    wanted = {pattern for matcher in ruleset.line_matchers for pattern in matcher.spec.patterns}
+    if known is None or known.keys() != wanted:
+        known = {pattern: (to_scanner(pattern), longest_literal(pattern)) for pattern in sorted(wanted)}
+        cache.put(name, known)
+    return known
 
 
 def _database(patterns: Sequence[tuple[str, int]], flags: int = 0) -> Any:
@@ -256,6 +271,7 @@ class _Pass:
         self._result = StreamScan(stream=stream)
         self._kept: dict[tuple[Any, ...], list[Hit]] = {}
         self._in_traceback: set[int] = set()
+        self._shown: Counter[str] = Counter()
         self._far: dict[int, int] = {}
         """Start of a very long line -> where in it the match ends."""
         self._clean = lru_cache(maxsize=4096)(clean)
@@ -357,7 +373,7 @@ class _Pass:
         line = self._line(block, start)
         if self._s._traceback_id in ids:
             self._read_traceback(block, start, number)
-        best: tuple[int, int, Matcher, dict[str, str], str] | None = None
+        matched: list[tuple[int, Matcher, dict[str, str], str]] = []
         for matcher_id in sorted(ids):
             if matcher_id >= self._s._traceback_id:
                 continue
@@ -370,12 +386,13 @@ class _Pass:
                     self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
                     break
                 if captures is not None:
-                    weight = self._weight(matcher_id, text)
-                    if best is None or weight > best[0]:
-                        best = (weight, matcher_id, matcher, captures, text)
+                    matched.append((matcher_id, matcher, captures, text))
                     break
-        if best is not None:
-            _, _, matcher, captures, text = best
+        if matched:
+            # max() takes the first of equals: the order of the rules decides then.
+            _, matcher, captures, text = (
+                matched[0] if len(matched) == 1 else max(matched, key=lambda m: self._weight(m[0], m[3]))
+            )
             self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
         elif self._s._bare_id in ids and offset not in self._in_traceback and self._stream.source is Source.APPLOG:
             self._bare_exception(block, start, number, raw, line)
@@ -514,7 +531,9 @@ class _Pass:
             if hit.inherited and hit.inherited.endswith("after it"):
                 hit.earliest_unknown = True
         hit.sha256 = hashlib.sha256(raw).hexdigest()
-        hit.before, hit.after = _context(block, start)
+        self._shown[rule.id] += 1
+        if self._shown[rule.id] <= MOST_CONTEXTS:
+            hit.before, hit.after = _context(block, start)
         if len(kept) > FIRST_KEPT:
             hit.count += kept.pop().count
         kept.append(hit)

@@ -42,6 +42,7 @@ from engine.series import Measured
 FINGERPRINT = "1"
 MOST_EVIDENCE = 400
 MOST_PER_FINDING = 6
+MOST_ENTRIES = 300
 _SOURCES = (
     (Source.APPLOG, "No job log: the program's own errors and progress are unknown."),
     (Source.SYSLOG, "No kernel or system log: a fault of a GPU, link, disk or of the kernel would not show."),
@@ -475,13 +476,15 @@ def _timeline(told: Told, trail: _Trail) -> tuple[TimelineEntry, ...]:
                 )
             )
     chosen = {id(f) for f in told.choice.roots}
-    for finding in told.findings:
+    for finding in sorted(told.findings, key=lambda f: id(f) not in chosen):
         if finding.first is None or finding.placed[0].hit.stream == "attempt.yaml":
             continue
         kind = "cause" if id(finding) in chosen else _kind(finding)
-        for node in finding.nodes or (None,):
-            first = next((p for p in finding.placed if node is None or p.node == node), finding.placed[0])
-            if first.at is not None and len(entries) < 300:
+        firsts: dict[str | None, Placed] = {}
+        for placed in finding.placed:
+            firsts.setdefault(placed.node, placed)
+        for node, first in sorted(firsts.items(), key=lambda item: item[0] or ""):
+            if first.at is not None and len(entries) < MOST_ENTRIES:
                 entries.append(
                     TimelineEntry(
                         at=rfc3339(first.at), kind=kind, node=node, title=finding.title, evidence=(trail.of(first),)
