@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Any
 
 import django
 import pytest
+from playwright._impl._driver import compute_driver_executable
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -55,15 +57,27 @@ django.setup()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without Chromium the browser tests are skipped; in CI that is an error."""
-    if CHROMIUM:
-        return
-    reason = "no Chromium on this machine (Debian: apt-get install chromium)"
+    """Without a browser its tests are skipped; in CI that is an error."""
     with_browser = [item for item in items if _needs_browser(item)]
-    if with_browser and os.environ.get("CI") == "true":
+    if not with_browser:
+        return
+    reason = _why_no_browser()
+    if reason is None:
+        return
+    if os.environ.get("CI") == "true":
         raise pytest.UsageError(f"{len(with_browser)} browser tests can't run: {reason}")
     for item in with_browser:
         item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _why_no_browser() -> str | None:
+    if CHROMIUM is None:
+        return "no Chromium on this machine (Debian: apt-get install chromium)"
+    node, _ = compute_driver_executable()
+    driver = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
+    if driver.returncode != 0:
+        return f"Playwright's driver does not run (Debian: apt-get install libatomic1): {driver.stderr.strip()}"
+    return None
 
 
 def _needs_browser(item: pytest.Item) -> bool:
