@@ -58,10 +58,18 @@ class Spool:
         stream = self._streams.get(key)
         if stream is None:
             stream = self._streams[key] = Spooled()
-        self._file.write(content)
-        stream.add(self._end, len(content), tail=tail)
+        stream.add(self.write(content), len(content), tail=tail)
         stream.lines += lines
+
+    def write(self, content: bytes) -> int:
+        """Keeps bytes that belong to no stream yet; gives their offset."""
+        offset = self._end
+        self._file.write(content)
         self._end += len(content)
+        return offset
+
+    def has(self, key: Any) -> bool:
+        return key in self._streams
 
     @property
     def size(self) -> int:

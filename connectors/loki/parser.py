@@ -20,7 +20,7 @@ POD_LABELS = ("pod", "pod_name", "k8s_pod_name", "kubernetes_pod_name")
 RANK_LABELS = ("rank", "global_rank")
 
 
-class Entry(msgspec.Struct, array_like=True):
+class Entry(msgspec.Struct, array_like=True, gc=False):
     """One log entry: `[<ns>, <line>]` or `[<ns>, <line>, {...}]`."""
 
     ns: int
