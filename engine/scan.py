@@ -576,11 +576,7 @@ class _Pass:
         limit = PROGRESS_PER_BLOCK if block.base < PROGRESS_BLOCKS * BLOCK else PROGRESS_LATER
         self._collect_progress(scanned, 0, limit, found)
         if len(found) >= limit:
-            last_part = bytes(scanned[-TAIL_OF_BLOCK:])
-            tail = len(scanned) - len(last_part) + last_part.find(b"\n") + 1
-            last: set[tuple[int, int]] = set()
-            self._collect_progress(scanned[tail:], tail, CALLBACK_CAP, last)
-            found |= set(sorted(last)[-limit:])
+            found |= self._last_progress(scanned, limit)
         if not isinstance(scanned, memoryview):
             raw_starts = _starts(block.data, block.start, block.end)
             clean_starts = _starts(scanned, 0, len(scanned))
@@ -594,6 +590,18 @@ class _Pass:
         for (start, matcher_id), number in zip(ordered, numbers, strict=True):
             if start != seen:
                 seen = start if self._mark(block, start, number, self._s._progress[matcher_id]) else seen
+
+    def _last_progress(self, scanned: _Scanned, limit: int) -> set[tuple[int, int]]:
+        """The last lines of progress, looked for from the end in growing parts."""
+        size = TAIL_OF_BLOCK
+        while True:
+            part = bytes(scanned[-size:])
+            begin = len(scanned) - len(part) + (part.find(b"\n") + 1 if size < len(scanned) else 0)
+            last: set[tuple[int, int]] = set()
+            self._collect_progress(scanned[begin:], begin, CALLBACK_CAP, last)
+            if last or size >= len(scanned):
+                return set(sorted(last)[-limit:])
+            size *= 8
 
     def _collect_progress(self, scanned: _Scanned, shift: int, limit: int, found: set[tuple[int, int]]) -> None:
         def on_match(number: int, _from: int, end: int, _flags: int, _context: Any) -> bool | None:
