@@ -10,22 +10,23 @@ import codecs
 import gzip
 import io
 import lzma
+import os
 import re
-import shutil
 import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, cast
 
 import msgspec
 import zstandard
 
-from engine.clock import LAST_YEAR
-from engine.model import Attempt, Source, SourceReport, Stream, Workload
+from engine.lines import printable
+from engine.manifest import MAX_MANIFEST, one_line, parse_attempt, short
+from engine.manifest import BundleError as BundleError
+from engine.model import Attempt, Source, SourceReport, Stream
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".zip")
 _FOLDERS = {
@@ -42,17 +43,13 @@ _FOLDERS = {
     "metric": Source.METRIC,
     "flight_recorder": Source.FLIGHT_RECORDER,
 }
-_RANK = re.compile(r"(?:^|[._-])(?:rank|r|task|proc)[._-]?(\d{1,6})(?=$|[._-])", re.IGNORECASE)
+_RANK = re.compile(r"(?:^|[._/-])(?:rank|r|task|proc)[._-]?(\d{1,6})(?=$|[._/-])", re.IGNORECASE)
 _TRAILING_NUMBER = re.compile(r"(\d{1,6})\D*$")
 _COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
 
 
-MAX_MANIFEST = 16 * 2**20
-MAX_NODES = 50_000
-
-
-class BundleError(ValueError):
-    """A bundle cannot be read. The message is one line that names the file and, where there is one, the key."""
+MAX_UNPACKED = 2 * 2**30
+"""Bytes that a compressed log may always unpack to, however small it is."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -87,31 +84,13 @@ def open_bundle(path: Path, limits: Limits = Limits()) -> Iterator[Bundle]:  # n
     with tempfile.TemporaryDirectory(prefix="faultline-") as unpacked:
         try:
             unpack(path, Path(unpacked), limits)
-        except (
-            OSError,
-            EOFError,
-            tarfile.TarError,
-            zipfile.BadZipFile,
-            zstandard.ZstdError,
-            lzma.LZMAError,
-            ValueError,
-        ) as error:
-            if isinstance(error, BundleError):
-                raise
-            raise BundleError(f"damaged archive: {_one_line(error)}") from None
-        except (RuntimeError, NotImplementedError, zlib_error()) as error:
-            raise BundleError(f"damaged archive: {_one_line(error)}") from None
+        except BundleError:
+            raise
+        except OSError as error:
+            raise BundleError(f"damaged archive: {error.strerror or one_line(error)}") from None
+        except Exception as error:  # each of the five formats has its own ways to be damaged
+            raise BundleError(f"damaged archive: {one_line(error)}") from None
         yield read_folder(_top(Path(unpacked)), str(path))
-
-
-def zlib_error() -> type[Exception]:
-    import zlib
-
-    return zlib.error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def unpack(archive: Path, into: Path, limits: Limits) -> None:
@@ -119,37 +98,37 @@ def unpack(archive: Path, into: Path, limits: Limits) -> None:
     packed = max(archive.stat().st_size, 1)
     budget = min(limits.total_bytes, max(limits.free_bytes, packed * limits.ratio))
     seen = 0
-    for name, content in _members(archive):
-        seen += 1
-        if seen > limits.members:
-            raise BundleError(f"more than {limits.members} members")
-        target = into / _safe_name(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with content, target.open("wb") as out:
-            while block := content.read(1 << 20):
-                budget -= len(block)
-                if budget < 0:
-                    raise BundleError(
-                        f"unpacks to more than allowed ({limits.ratio} times its size); stopped at {_short(name)}"
-                    )
-                out.write(block)
+    for name, content in _members(archive, budget):
+        with content:
+            seen += 1
+            if seen > limits.members:
+                raise BundleError(f"more than {limits.members} members")
+            target = into / _safe_name(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as out:
+                while block := content.read(1 << 20):
+                    budget -= len(block)
+                    if budget < 0:
+                        said = f"unpacks to more than allowed ({limits.ratio} times its size)"
+                        raise BundleError(f"{said}; stopped at {short(name)}")
+                    out.write(block)
     if not seen:
         raise BundleError("empty archive")
 
 
-def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def _members(archive: Path, budget: int) -> Iterator[tuple[str, IO[bytes]]]:
     if archive.name.endswith(".zip"):
         with zipfile.ZipFile(archive) as zipped:
             for info in zipped.infolist():
                 if info.is_dir():
                     continue
                 if (info.external_attr >> 16) & 0o170000 == 0o120000:
-                    raise BundleError(f"{_short(info.filename)}: links are not allowed in a bundle")
+                    raise BundleError(f"{short(info.filename)}: links are not allowed in a bundle")
                 yield info.filename, zipped.open(info)
         return
     with (
         archive.open("rb") as raw,
-        _decompressed(raw, archive.name) as plain,
+        io.BufferedReader(_Bounded(_decompressed(raw, archive.name), budget + (1 << 20))) as plain,
         tarfile.open(fileobj=plain, mode="r|") as tar,
     ):
         for member in tar:
@@ -157,7 +136,7 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 continue
             content = tar.extractfile(member) if member.isreg() else None
             if content is None:
-                raise BundleError(f"{_short(member.name)}: only regular files are allowed in a bundle")
+                raise BundleError(f"{short(member.name)}: only regular files are allowed in a bundle")
             yield member.name, content
 
 
@@ -178,7 +157,7 @@ def _decompressed(raw: BinaryIO, name: str) -> BinaryIO:
 def _safe_name(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\x00" in name or "\\" in name or not path.parts:
-        raise BundleError(f"{_short(name)}: leaves the bundle")
+        raise BundleError(f"{short(name)}: leaves the bundle")
     return path
 
 
@@ -197,11 +176,15 @@ def read_folder(folder: Path, path: str) -> Bundle:
     manifest = folder / "attempt.yaml"
     if not manifest.is_file():
         raise BundleError("attempt.yaml: is missing")
-    attempt = parse_attempt(manifest.read_bytes())
+    try:
+        with manifest.open("rb") as content:
+            attempt = parse_attempt(content.read(MAX_MANIFEST + 1))
+    except OSError as error:
+        raise BundleError(f"attempt.yaml: {error.strerror or one_line(error)}") from None
     root = folder.resolve()
     streams, reports = [], []
     for file in sorted(folder.rglob("*"), key=lambda f: f.relative_to(folder).as_posix()):
-        name = file.relative_to(folder).as_posix()
+        name = _readable(file.relative_to(folder).as_posix())
         if file.name.startswith(".") or name in ("attempt.yaml", "expected.yaml") or not file.is_file():
             continue
         if root not in file.resolve().parents:
@@ -213,6 +196,11 @@ def read_folder(folder: Path, path: str) -> Bundle:
     return Bundle(path, attempt, tuple(streams), tuple(reports))
 
 
+def _readable(name: str) -> str:
+    """A file name that can be printed and kept as UTF-8, whatever bytes it has."""
+    return printable(os.fsencode(name).decode("utf-8", "backslashreplace"))
+
+
 def file_stream(file: Path, name: str, nodes: Sequence[str] = ()) -> Stream:
     """One file as a Stream; its source, node and rank by its name."""
     top = name.split("/", 1)[0] if "/" in name else ""
@@ -222,7 +210,10 @@ def file_stream(file: Path, name: str, nodes: Sequence[str] = ()) -> Stream:
     def open_file() -> BinaryIO:
         raw = file.open("rb")
         plain = _decompressed(raw, file.name)
-        return _as_utf8(plain if plain is raw else cast(BinaryIO, io.BufferedReader(_Joined(b"", plain, raw))))
+        if plain is raw:
+            return _as_utf8(raw)
+        limit = max(MAX_UNPACKED, Limits().ratio * file.stat().st_size)
+        return _as_utf8(cast(BinaryIO, io.BufferedReader(_Bounded(plain, limit, raw))))
 
     size = -1 if file.name.endswith(_COMPRESSED) else file.stat().st_size
     return Stream(name=name, source=source, open=open_file, size=size, node=node, rank=rank)
@@ -246,10 +237,10 @@ def _as_utf8(content: BinaryIO) -> BinaryIO:
 
 
 class _Joined(io.RawIOBase):
-    """A head already read, then the rest; closes what it reads from."""
+    """A head already read, then the rest."""
 
-    def __init__(self, head: bytes, rest: BinaryIO, below: BinaryIO | None = None) -> None:
-        self._head, self._rest, self._below = head, rest, below
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head, self._rest = head, rest
 
     def readable(self) -> bool:
         return True
@@ -264,6 +255,29 @@ class _Joined(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._rest.close()
+        super().close()
+
+
+class _Bounded(io.RawIOBase):
+    """Unpacked bytes up to a limit: what unpacks to more is not evidence. Closes what it reads from, and `below`."""
+
+    def __init__(self, content: BinaryIO, limit: int, below: BinaryIO | None = None) -> None:
+        self._content, self._limit, self._left, self._below = content, limit, limit, below
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._content.read(len(buffer))
+        self._left -= len(block)
+        if self._left < 0:
+            raise BundleError(f"unpacks to more than {self._limit} bytes")
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._content.close()
             if self._below is not None:
                 self._below.close()
         super().close()
@@ -296,106 +310,3 @@ def match_node(text: str, nodes: Sequence[str]) -> str | None:
             ):
                 best = node
     return best
-
-
-def parse_attempt(content: bytes) -> Attempt:
-    """attempt.yaml as an Attempt. Raises BundleError with the key.
-
-    Every value is read as it is written: YAML would make a number of the exit code ``1:0`` and of the host ``1e3``.
-    """
-    document = _mapping_of(content)
-    if document.get("schema", "1") != "1":
-        raise BundleError(f"attempt.yaml: schema: {_short(document['schema'])} is not known, only 1")
-    workload, attempt = _section(document, "workload"), _section(document, "attempt")
-    if _word(workload, "workload.id") is None:
-        raise BundleError("attempt.yaml: workload.id: is missing")
-    nodes, gpus = _nodes(attempt), _whole(attempt, "gpus_per_node", 0, 1024)
-    started, ended = _time(attempt, "started_at"), _time(attempt, "ended_at")
-    if started is not None and ended is not None and ended < started:
-        raise BundleError("attempt.yaml: attempt.ended_at: is before started_at")
-    return Attempt(
-        workload=Workload(
-            **{key: word for key in Workload.__struct_fields__ if (word := _word(workload, f"workload.{key}"))}
-        ),
-        number=_whole(attempt, "number", 0, 10**6) or 1,
-        state=_word(attempt, "attempt.state") or "",
-        exit_code=_word(attempt, "attempt.exit_code"),
-        reason=_word(attempt, "attempt.reason"),
-        started_at=started,
-        ended_at=ended,
-        nodes=nodes,
-        gpus_per_node=gpus,
-    )
-
-
-def _mapping_of(content: bytes) -> dict[Any, Any]:
-    import yaml
-
-    if len(content) > MAX_MANIFEST:
-        raise BundleError(f"attempt.yaml: is larger than {MAX_MANIFEST} bytes")
-    try:
-        document = yaml.load(content, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise BundleError(f"attempt.yaml: not valid YAML: {_one_line(error)}") from None
-    if not isinstance(document, dict):
-        raise BundleError("attempt.yaml: must be a mapping")
-    return document
-
-
-def _section(document: dict[Any, Any], key: str) -> dict[str, Any]:
-    value = document.get(key)
-    if not isinstance(value, dict):
-        raise BundleError(f"attempt.yaml: {key}: {'is missing' if value is None else 'must be a mapping'}")
-    return cast(dict[str, Any], value)
-
-
-def _word(section: dict[str, Any], key: str) -> str | None:
-    """A text or a number as it is written; None when it is missing or null."""
-    value = section.get(key.rpartition(".")[2])
-    if value is None or value in ("", "~", "null", "Null", "NULL"):
-        return None
-    if not isinstance(value, str):
-        raise BundleError(f"attempt.yaml: {key}: must be a text or a number")
-    return value
-
-
-def _nodes(attempt: dict[str, Any]) -> tuple[str, ...]:
-    nodes = attempt.get("nodes")
-    if nodes in (None, "", "~", "null"):
-        return ()
-    if not isinstance(nodes, list) or not all(isinstance(node, str) and node.strip() for node in nodes):
-        raise BundleError("attempt.yaml: attempt.nodes: must be a list of host names")
-    if len(nodes) > MAX_NODES:
-        raise BundleError(f"attempt.yaml: attempt.nodes: more than {MAX_NODES}")
-    return tuple(dict.fromkeys(node.strip() for node in nodes))
-
-
-def _whole(section: dict[str, Any], key: str, low: int, high: int) -> int | None:
-    value = _word(section, f"attempt.{key}")
-    if value is None:
-        return None
-    if not (value.isascii() and value.isdecimal() and len(value) <= 9 and low <= int(value) <= high):
-        raise BundleError(f"attempt.yaml: attempt.{key}: must be a whole number up to {high}, not {_short(value)}")
-    return int(value)
-
-
-def _time(section: dict[str, Any], key: str) -> float | None:
-    value = _word(section, f"attempt.{key}")
-    if value is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(value.strip())
-    except ValueError:
-        raise BundleError(f"attempt.yaml: attempt.{key}: not an ISO 8601 time: {_short(value)}") from None
-    if not 1970 <= moment.year <= LAST_YEAR:
-        raise BundleError(f"attempt.yaml: attempt.{key}: not a year of a job: {_short(value)}")
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _short(value: object) -> str:
-    return repr(value)[:80]
-
-
-def copy_tree(bundle: Path, into: Path) -> None:
-    """A bundle's files without its label, for tests and scoring."""
-    shutil.copytree(bundle, into, ignore=shutil.ignore_patterns("expected.yaml"))

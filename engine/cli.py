@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ OK, FAILED, WRONG_INPUT = 0, 1, 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code (0 ok, 1 a check failed, 2 wrong input)."""
     args = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # the same bytes whatever the locale
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     try:
         code: int = args.run(args)
         return code

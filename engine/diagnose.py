@@ -11,7 +11,7 @@ import msgspec
 
 from engine import causality, collective, outcome, series, story
 from engine.clock import StreamClock, parse_time
-from engine.facts import Fact, attempt_fact, is_structured, read_facts
+from engine.facts import MAX_BYTES, Fact, attempt_fact, is_structured, read_facts
 from engine.findings import Placed, Window, attempt_window, group, lapse_healed, lapse_persistent, place
 from engine.lines import Line
 from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream
@@ -147,7 +147,7 @@ def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner) -> Evid
         try:
             if stream.source is Source.SCHEDULER and is_structured(stream.name):
                 with stream.open() as content:
-                    found = read_facts(stream.name, content.read(), attempt)
+                    found = read_facts(stream.name, content.read(MAX_BYTES + 1), attempt)
                 facts += found
                 scans.append(_scan_facts(stream, found, scanner))
             else:

@@ -16,7 +16,7 @@ from engine.model import Attempt
 
 _BLOCK = re.compile(r"\n\s*\n")
 _KEY = re.compile(r"(?<!\S)(\w[\w/]{0,60})=")
-_MAX_BYTES = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 _JOB_FIELDS = ("JobId", "JobState", "Reason", "ExitCode", "RunTime", "TimeLimit", "Restarts", "NodeList")
 
 
@@ -34,15 +34,19 @@ class Fact(msgspec.Struct, frozen=True):
 
 def is_structured(name: str) -> bool:
     """Does this file of the scheduler folder hold records rather than log lines?"""
-    base = name.rsplit("/", 1)[-1].lower()
+    base = _base(name)
     return base.endswith(".json") or base.startswith(("sacct", "scontrol", "squeue"))
+
+
+def _base(name: str) -> str:
+    return re.sub(r"\.(?:gz|zst|xz|bz2)$", "", name.rsplit("/", 1)[-1].lower())
 
 
 def read_facts(name: str, content: bytes, attempt: Attempt) -> list[Fact]:
     """Every fact of one file. What cannot be read gives none; raises ValueError with the reason."""
-    base = name.rsplit("/", 1)[-1].lower()
-    if len(content) > _MAX_BYTES:
-        raise ValueError(f"{len(content)} bytes is more than {_MAX_BYTES} for a file of records")
+    base = _base(name)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES} bytes for a file of records")
     if base.endswith(".json"):
         try:
             document = msgspec.json.decode(content)
