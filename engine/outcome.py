@@ -42,6 +42,8 @@ class View(msgspec.Struct):
     may_be_degraded: bool
     silent_s: float = 0.0
     """Seconds from the last progress to the end."""
+    failed_word: bool = False
+    """The scheduler also calls it failed (``Failed/DeadlineExceeded``)."""
     why: str = ""
 
 
@@ -62,7 +64,7 @@ def first_view(attempt: Attempt, progress: Progress, findings: list[Finding], wi
     silent = 0.0
     if progress.last_at is not None and window.end is not None and progress.is_exact:
         silent = max(window.end - progress.last_at, 0.0)
-    return View(word, running, may, silent)
+    return View(word, running, may, silent, main.startswith("FAILED"))
 
 
 def final_view(view: View, choice: Choice, missing: Missing, progress: Progress) -> View:
@@ -87,14 +89,27 @@ def final_view(view: View, choice: Choice, missing: Missing, progress: Progress)
         return _with(view, Outcome.HUNG, "a rank stopped without dying while the others waited")
     if not roots and missing.ranks and missing.by == "flight recorder":
         return _with(view, Outcome.HUNG, "a rank never joined the collective that the others waited in")
-    if view.outcome is Outcome.UNKNOWN and roots:
-        sub_domain = roots[0].rule.sub_domain or ""
+    return _by_root(view, choice)
+
+
+def _by_root(view: View, choice: Choice) -> View:
+    """Where the scheduler's word is vague (Failed, Evicted), the root says how the attempt ended."""
+    if not choice.roots or choice.ambiguous:
+        return view
+    sub_domain = choice.sub_domain
+    if choice.domain == "scheduler" and sub_domain == "preemption":
+        return _with(view, Outcome.PREEMPTED, "its place was taken")
+    if view.outcome is Outcome.UNKNOWN:
         return _with(view, _ENDS.get(sub_domain, Outcome.FAILED), "")
+    if view.outcome is Outcome.PREEMPTED:
+        return _with(view, Outcome.FAILED, "it was evicted for a reason of its own")
+    if view.outcome is Outcome.TIMED_OUT and view.failed_word and sub_domain != "time_limit":
+        return _with(view, Outcome.FAILED, "the limit only ended what had failed before")
     return view
 
 
 def _with(view: View, outcome: Outcome, why: str) -> View:
-    return View(outcome, view.running, view.may_be_degraded, view.silent_s, why)
+    return View(outcome, view.running, view.may_be_degraded, view.silent_s, view.failed_word, why)
 
 
 def _usual_gap(progress: Progress) -> float:
