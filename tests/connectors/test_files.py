@@ -143,8 +143,8 @@ def test_a_link_inside_a_bundle_that_leads_out_is_not_read(connector: FilesConne
 @pytest.mark.parametrize(
     "ref",
     [
-        "in:../secret", "in:a/../../secret", "in:/etc/passwd", "in:link", "in:folder/../link", "nowhere:a", "a", "in:\x00",
-        "in:absent",
+        "in:../secret", "in:a/../../secret", "in:/etc/passwd", "in:link", "in:folder/../link", "nowhere:a", "a",
+        "in:\x00", "in:absent",
     ],
 )  # fmt: skip
 def test_a_ref_never_leaves_its_root(tmp_path: Path, ref: str) -> None:
