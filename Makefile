@@ -26,6 +26,10 @@ demo: $(INSTALLED) ## run all of it here, with ten sample failures (PORT, DATABA
 test: $(INSTALLED) ## run every test (ARGS="-k word" to choose); servers are started when no URL is set
 	@$(BIN)/pytest $(ARGS)
 
+.PHONY: peers
+peers: ## install the real servers that tests run against (Debian, as root); without them those tests are skipped
+	@tests/peers/install
+
 .PHONY: check
 check: $(INSTALLED) ## format, lint, types, import directions, Django's checks, rules
 	$(BIN)/ruff format --check .

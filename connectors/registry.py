@@ -7,9 +7,13 @@ from typing import Any
 
 from connectors.base import ConfigError, Connector
 from connectors.files.connector import FilesConnector
+from connectors.loki.connector import LokiConnector
+from connectors.promql.connector import PromConnector
 
 FACTORIES: dict[str, Callable[[Mapping[str, Any]], Connector]] = {
     "files": FilesConnector.from_config,
+    "loki": LokiConnector.from_config,
+    "promql": PromConnector.from_config,
 }
 """Kind -> what makes a connector of a mapping of plain values. Raises ConfigError."""
 
