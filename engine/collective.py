@@ -7,9 +7,7 @@ issued the one that the others wait in. Its conclusions are lines; rules/collect
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -18,13 +16,13 @@ from typing import Any
 import msgspec
 
 from engine.clock import Stamp
+from engine.dumps import MAX_DUMP, Dump, DumpError, entry_group, load_dump, number, read_dump
 from engine.facts import Fact
 from engine.findings import Placed
 from engine.lines import clean, printable
 from engine.model import Source, Stream
 from engine.origin import Places
 
-MAX_DUMP = 256 * 2**20
 MAX_REREAD = 512 * 2**20
 """Bytes of a log that are read again for the last words of a silent rank."""
 _SAME_SIZES = ("allreduce", "broadcast", "allgather", "reducescatter", "barrier")
@@ -52,22 +50,6 @@ _PHASES = (
 )
 
 
-class DumpError(ValueError):
-    """A flight-recorder dump cannot be read."""
-
-
-class Dump(msgspec.Struct):
-    """The last collectives of one rank."""
-
-    rank: int
-    stream: Stream
-    entries: list[dict[str, Any]]
-    groups: dict[str, list[int]]
-    """process group name -> its global ranks"""
-    last: dict[str, int]
-    """process group name -> last enqueued sequence number"""
-
-
 class Dumps(msgspec.Struct):
     dumps: dict[int, Dump] = {}
     facts: list[Fact] = []
@@ -87,32 +69,6 @@ class Missing(msgspec.Struct):
     facts: list[Fact] = []
 
 
-class _Plain(pickle.Unpickler):
-    """Admits plain containers, numbers and strings only."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise DumpError(f"holds {module}.{name}, which is not a plain container")
-
-    def persistent_load(self, _pid: Any) -> Any:
-        raise DumpError("holds a reference to something outside")
-
-
-def load_dump(content: bytes) -> Any:
-    """A dump as plain containers. Raises DumpError."""
-    if len(content) > MAX_DUMP:
-        raise DumpError(f"{len(content)} bytes is more than {MAX_DUMP}")
-    try:
-        if content[:1] in (b"{", b"["):
-            return json.loads(content)
-        return _Plain(io.BytesIO(content)).load()
-    except DumpError:
-        raise
-    except RecursionError:
-        raise DumpError("nested too deeply") from None
-    except Exception as error:
-        raise DumpError(" ".join(str(error).split()) or type(error).__name__) from None
-
-
 def read_dumps(streams: Sequence[Stream], places: Places) -> Dumps:
     """Read every flight-recorder dump and compare the ranks."""
     found = Dumps()
@@ -123,65 +79,27 @@ def read_dumps(streams: Sequence[Stream], places: Places) -> Dumps:
         try:
             with stream.open() as source:
                 document = load_dump(source.read(MAX_DUMP + 1))
-            dump = _dump(document, stream)
+            dump = read_dump(document, stream)
         except (DumpError, OSError, ValueError, EOFError) as error:
             found.errors.append(f"{stream.name}: {error}")
             continue
-        if dump is not None:
-            found.dumps[dump.rank] = dump
-    for name in sorted({name for dump in found.dumps.values() for name in dump.last}):
-        _compare_group(name, found)
-    for name in sorted({_entry_group(e) for dump in found.dumps.values() for e in dump.entries if e.get("is_p2p")}):
+        found.dumps[dump.rank] = dump
+    everyone = found.dumps.values()
+    # Groups of one name are told apart by their ranks: a mesh gives each of its rows the same name.
+    for name, ranks in sorted({(name, tuple(dump.groups.get(name, ()))) for dump in everyone for name in dump.last}):
+        _compare_group(name, ranks, found)
+    for name in sorted({entry_group(e) for dump in found.dumps.values() for e in dump.entries if e.get("is_p2p")}):
         _compare_pairs(name, found)
     return found
 
 
-def _dump(document: Any, stream: Stream) -> Dump | None:
-    if not isinstance(document, dict):
-        raise DumpError("is not a mapping")
-    rank = document.get("rank", stream.rank)
-    if not isinstance(rank, int):
-        raise DumpError("tells no rank, neither inside nor in its name")
-    entries = [entry for entry in document.get("entries") or [] if isinstance(entry, dict)]
-    groups: dict[str, list[int]] = {}
-    config = document.get("pg_config")
-    for key, group in config.items() if isinstance(config, dict) else []:
-        if isinstance(group, dict):
-            ranks = group.get("ranks")
-            numbers = [int(n) for n in re.findall(r"\d+", ranks if isinstance(ranks, str) else json.dumps(ranks or []))]
-            groups[_group_name(group.get("name", key), group.get("desc"))] = numbers
-    last: dict[str, int] = {}
-    for entry in entries:
-        if not entry.get("is_p2p"):
-            name = _entry_group(entry)
-            last[name] = max(last.get(name, 0), _int(entry.get("collective_seq_id")))
-    status = document.get("pg_status")
-    for key, state in status.items() if isinstance(status, dict) else []:
-        if isinstance(state, dict) and _int(state.get("last_enqueued_collective")) >= 0:
-            named = next((n for n in groups if n.split("/")[0] == str(key)), None)
-            if named:
-                last[named] = max(last.get(named, 0), _int(state.get("last_enqueued_collective")))
-    return Dump(rank, stream, entries, groups, last)
-
-
-def _int(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else -1
-
-
-def _group_name(name: Any, desc: Any) -> str:
-    return f"{name}/{desc}" if desc and str(desc) not in ("undefined", str(name)) else str(name)
-
-
-def _entry_group(entry: dict[str, Any]) -> str:
-    group = entry.get("process_group")
-    if isinstance(group, (list, tuple)) and group:
-        return _group_name(group[0], group[1] if len(group) > 1 else None)
-    return str(entry.get("pg_id", 0))
-
-
-def _compare_group(name: str, found: Dumps) -> None:
-    members = {rank: dump for rank, dump in found.dumps.items() if name in dump.last}
-    expected = sorted({r for dump in members.values() for r in dump.groups.get(name, [])}) or sorted(members)
+def _compare_group(name: str, ranks: tuple[int, ...], found: Dumps) -> None:
+    members = {
+        rank: dump
+        for rank, dump in found.dumps.items()
+        if name in dump.last and tuple(dump.groups.get(name, ())) == ranks
+    }
+    expected = sorted(ranks) or sorted(members)
     if len(members) < 2:
         return
     furthest = max(dump.last[name] for dump in members.values())
@@ -200,7 +118,7 @@ def _compare_group(name: str, found: Dumps) -> None:
             )
             found.facts.append(_fact(text, members[ahead[0]], name, furthest))
         found.lagging += [rank for rank in lagging if rank not in found.lagging]
-    absent = [rank for rank in expected if rank not in found.dumps]
+    absent = [rank for rank in expected if rank not in found.dumps or (_active_only(found) and rank not in members)]
     if absent and not lagging and len(absent) <= len(expected) / 2:
         waiting = [
             d for d in members.values() if (_issued(d, name, furthest) or ("", "", "completed"))[2] != "completed"
@@ -209,10 +127,15 @@ def _compare_group(name: str, found: Dumps) -> None:
             for rank in absent:
                 text = (
                     f"collective lagging: pg={shown} rank={rank} never issued seq={furthest} collective "
-                    "that others wait in; it left no dump"
+                    f"that others wait in; it {'has no record of the group' if rank in found.dumps else 'left no dump'}"
                 )
                 found.facts.append(_fact(text, waiting[0], name, furthest))
             found.lagging += [rank for rank in absent if rank not in found.lagging]
+
+
+def _active_only(found: Dumps) -> bool:
+    """Were only collectives that still ran written down? Then a rank without any of a group waits in none of it."""
+    return all(entry["state"] != "completed" for dump in found.dumps.values() for entry in dump.entries)
 
 
 def _compare_pairs(name: str, found: Dumps) -> None:
@@ -221,7 +144,7 @@ def _compare_pairs(name: str, found: Dumps) -> None:
     for dump in found.dumps.values():
         for entry in dump.entries:
             call = _PAIR.search(str(entry.get("profiling_name")))
-            if call and entry.get("is_p2p") and entry.get("state") != "completed" and _entry_group(entry) == name:
+            if call and entry.get("is_p2p") and entry.get("state") != "completed" and entry_group(entry) == name:
                 waiting[call["op"], int(call["me"]), int(call["peer"])] = (dump, entry)
     for op, me, peer in sorted(waiting):
         if me < peer and (op, peer, me) in waiting:
@@ -231,16 +154,16 @@ def _compare_pairs(name: str, found: Dumps) -> None:
             dump, entry = waiting[op, me, peer]
             other = waiting[op, peer, me][0]
             text = (
-                f"collective mismatch: pg={name.split('/')[-1]} seq={_int(entry.get('p2p_seq_id'))} rank={dump.rank} "
+                f"collective mismatch: pg={name.split('/')[-1]} seq={number(entry.get('p2p_seq_id'))} rank={dump.rank} "
                 f"issued {op} to rank {other.rank} where 1 ranks issued {op} back, and neither posted the {answer}"
             )
-            found.facts.append(_fact(text, dump, name, _int(entry.get("collective_seq_id"))))
+            found.facts.append(_fact(text, dump, name, number(entry.get("collective_seq_id"))))
 
 
 def _mismatch(name: str, shown: str, members: dict[int, Dump], found: Dumps) -> bool:
     """The first sequence number at which the ranks issued different things; True when there is one."""
     numbers = sorted(
-        {_int(e.get("collective_seq_id")) for d in members.values() for e in d.entries if _entry_group(e) == name}
+        {number(e.get("collective_seq_id")) for d in members.values() for e in d.entries if entry_group(e) == name}
     )
     for seq in numbers:
         issued = {rank: _issued(dump, name, seq) for rank, dump in members.items()}
@@ -271,7 +194,7 @@ def _fixed_size(op: str) -> bool:
 def _issued(dump: Dump, name: str, seq: int) -> tuple[str, str, str] | None:
     """Operation, sizes and state of one collective of a rank."""
     for entry in reversed(dump.entries):
-        if not entry.get("is_p2p") and _int(entry.get("collective_seq_id")) == seq and _entry_group(entry) == name:
+        if not entry.get("is_p2p") and number(entry.get("collective_seq_id")) == seq and entry_group(entry) == name:
             sizes = json.dumps(entry.get("input_sizes"), separators=(",", ":"))
             return (
                 str(entry.get("profiling_name") or "?").replace(" ", "_"),
@@ -286,11 +209,11 @@ def _fact(text: str, dump: Dump, name: str, seq: int) -> Fact:
         (
             e.get("time_created_ns")
             for e in dump.entries
-            if _int(e.get("collective_seq_id")) == seq and _entry_group(e) == name
+            if number(e.get("collective_seq_id")) == seq and entry_group(e) == name
         ),
         None,
     )
-    stamp = Stamp("epoch", created / 1e9, 0) if isinstance(created, (int, float)) and created > 0 else None
+    stamp = Stamp("epoch", created / 1e9, 0) if created and created > 0 else None
     return Fact(printable(text), 0, 1, stamp, None, "collective", {"stream": dump.stream.name})
 
 
