@@ -43,22 +43,41 @@ def _base(name: str) -> str:
 
 
 def read_facts(name: str, content: bytes, attempt: Attempt) -> list[Fact]:
-    """Every fact of one file. What cannot be read gives none; raises ValueError with the reason."""
-    base = _base(name)
+    """Every fact of one file, each on one line. What cannot be read gives none; raises ValueError with the reason."""
     if len(content) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES} bytes for a file of records")
+    return [_on_one_line(fact) for fact in _facts(_base(name), content, attempt)]
+
+
+def _facts(base: str, content: bytes, attempt: Attempt) -> Iterator[Fact]:
     if base.endswith(".json"):
-        try:
-            document = msgspec.json.decode(content)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ValueError(f"not valid JSON: {error}") from None
+        document = _document(content)
         if base.startswith("sacct") or (isinstance(document, dict) and "jobs" in document):
-            return list(_sacct_json(document, attempt))
-        return list(_kubernetes(document, content))
+            return _sacct_json(document, attempt)
+        return _kubernetes(document, content)
     text = content.decode("utf-8", "replace")
-    if base.startswith(("sacct", "squeue")):
-        return list(_sacct(text))
-    return list(_scontrol(text))
+    return _sacct(text) if base.startswith(("sacct", "squeue")) else _scontrol(text)
+
+
+def _on_one_line(fact: Fact) -> Fact:
+    broken = "\n" in fact.text or "\r" in fact.text
+    return msgspec.structs.replace(fact, text=" ".join(fact.text.split())) if broken else fact
+
+
+def _document(content: bytes) -> Any:
+    """JSON, or one object a line as `kubectl get --watch` writes it."""
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError) as error:
+        said = str(error)
+    try:
+        return msgspec.json.Decoder().decode_lines(content) if content.count(b"\n{") else _refuse(said)
+    except (msgspec.DecodeError, RecursionError):
+        return _refuse(said)
+
+
+def _refuse(said: str) -> Any:
+    raise ValueError(f"not valid JSON: {said}")
 
 
 def attempt_fact(attempt: Attempt) -> Fact:
@@ -71,14 +90,31 @@ def attempt_fact(attempt: Attempt) -> Fact:
     return Fact(f"attempt: {' '.join(parts)}", 0, 1, stamp, None, "attempt")
 
 
+_COLUMNS = {
+    "jobid": "JobID", "jobidraw": "JobID", "state": "State", "st": "State", "reason": "Reason", "nodelist": "NodeList",
+    "nodelist(reason)": "Reason", "exitcode": "ExitCode", "start": "Start", "end": "End",
+}  # fmt: skip
+_SHORT_STATES = {
+    "PD": "PENDING", "R": "RUNNING", "CG": "COMPLETING", "CD": "COMPLETED", "F": "FAILED", "TO": "TIMEOUT",
+    "CA": "CANCELLED", "NF": "NODE_FAIL", "PR": "PREEMPTED", "OOM": "OUT_OF_MEMORY", "S": "SUSPENDED",
+}  # fmt: skip
+
+
 def _sacct(text: str) -> Iterator[Fact]:
-    offset, header = 0, None
+    """Rows of sacct and squeue: parted by bars, or in columns."""
+    offset = 0
+    header: list[str] | None = None
+    widths: list[int] = []
     for number, row in enumerate(text.splitlines(keepends=True), 1):
-        cells = row.strip().split("|")
+        cells = row.strip().split("|") if "|" in row else _columns(row.rstrip(), widths, header)
         if header is None and len(cells) > 2:
-            header = cells
+            header = [_COLUMNS.get(cell.strip().lower(), cell.strip()) for cell in cells]
+        elif row.startswith("---"):
+            widths = [len(dashes) for dashes in row.split()]
         elif header is not None and len(cells) >= 3:
             fields = dict(zip(header, cells, strict=False))
+            if fields.get("State") in _SHORT_STATES:
+                fields["State"] = _SHORT_STATES[fields["State"]]
             shown = _shown(
                 fields, "JobID", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList", "Start", "End"
             )
@@ -86,10 +122,19 @@ def _sacct(text: str) -> Iterator[Fact]:
         offset += len(row.encode("utf-8", "replace"))
 
 
+def _columns(row: str, widths: list[int], header: list[str] | None) -> list[str]:
+    """Cells of a row without bars: by the widths of the line of dashes, else by blanks."""
+    if not widths:
+        return row.split(None, len(header) - 1 if header else -1)
+    cells, position = [], 0
+    for width in widths:
+        cells.append(row[position : position + width].strip())
+        position += width + 1
+    return cells
+
+
 def _sacct_json(document: Any, attempt: Attempt) -> Iterator[Fact]:
-    for job in document.get("jobs") or [] if isinstance(document, dict) else []:
-        if not isinstance(job, dict):
-            continue
+    for job in _dicts(document.get("jobs") if isinstance(document, dict) else None):
         state = job.get("state") or {}
         current = state.get("current") if isinstance(state, dict) else state
         current = current[0] if isinstance(current, list) and current else current
@@ -164,7 +209,7 @@ class _Places:
 
 def _pod(item: dict[str, Any], offset: int, line: int) -> Iterator[Fact]:
     meta, spec, status = (_dict(item.get(key)) for key in ("metadata", "spec", "status"))
-    pod, node = meta.get("name", "?"), spec.get("nodeName")
+    pod, node = meta.get("name", "?"), _host(spec.get("nodeName"))
     base = f"Pod={pod}" + (f" Node={node}" if node else "")
     fields = {
         "pod": str(pod),
@@ -174,16 +219,12 @@ def _pod(item: dict[str, Any], offset: int, line: int) -> Iterator[Fact]:
     }
     text = f"pod: {base} Phase={status.get('phase')}{_reason(status)}"
     yield Fact(text, offset, line, parse_time(status.get("startTime")), node, "pod", fields)
-    for condition in status.get("conditions") or []:
-        if isinstance(condition, dict):
-            said = f"Type={condition.get('type')} Status={condition.get('status')}{_reason(condition)}"
-            yield Fact(
-                f"podcondition: {base} {said}", offset, line, parse_time(condition.get("lastTransitionTime")), node
-            )
+    for condition in _dicts(status.get("conditions")):
+        said = f"Type={condition.get('type')} Status={condition.get('status')}{_reason(condition)}"
+        yield Fact(f"podcondition: {base} {said}", offset, line, parse_time(condition.get("lastTransitionTime")), node)
     for key in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(key) or []:
-            if isinstance(container, dict):
-                yield from _container(container, base, node, offset, line)
+        for container in _dicts(status.get(key)):
+            yield from _container(container, base, node, offset, line)
 
 
 def _container(container: dict[str, Any], base: str, node: str | None, offset: int, line: int) -> Iterator[Fact]:
@@ -205,7 +246,7 @@ def _container(container: dict[str, Any], base: str, node: str | None, offset: i
 def _event(item: dict[str, Any], offset: int, line: int) -> Fact:
     about = _dict(item.get("involvedObject") or item.get("regarding"))
     source = _dict(item.get("source"))
-    node = about.get("name") if about.get("kind") == "Node" else source.get("host")
+    node = _host(about.get("name") if about.get("kind") == "Node" else source.get("host"))
     when = item.get("eventTime") or item.get("lastTimestamp") or item.get("firstTimestamp")
     first = item.get("firstTimestamp") or when
     parts = [
@@ -219,12 +260,11 @@ def _event(item: dict[str, Any], offset: int, line: int) -> Fact:
 
 def _conditions(item: dict[str, Any], kind: str, offset: int, line: int) -> Iterator[Fact]:
     name = _dict(item.get("metadata")).get("name", "?")
-    for condition in _dict(item.get("status")).get("conditions") or []:
-        if isinstance(condition, dict):
-            said = f"Type={condition.get('type')} Status={condition.get('status')}{_reason(condition)}"
-            stamp = parse_time(condition.get("lastTransitionTime"))
-            node = name if kind == "Node" else None
-            yield Fact(f"condition: Kind={kind} Name={name} {said}", offset, line, stamp, node, "condition")
+    for condition in _dicts(_dict(item.get("status")).get("conditions")):
+        said = f"Type={condition.get('type')} Status={condition.get('status')}{_reason(condition)}"
+        stamp = parse_time(condition.get("lastTransitionTime"))
+        node = _host(name) if kind == "Node" else None
+        yield Fact(f"condition: Kind={kind} Name={name} {said}", offset, line, stamp, node, "condition")
 
 
 def _reason(holder: dict[str, Any]) -> str:
@@ -238,3 +278,11 @@ def _flat(text: Any) -> str:
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _host(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
