@@ -79,6 +79,7 @@ def diagnose(
     view = outcome.final_view(view, choice, missing, progress)
     if choice.roots and view.outcome is Outcome.TIMED_OUT and not progress.steps:
         choice = causality.never_began(choice) or choice
+        view = outcome.by_root(view, choice)
     if view.outcome is Outcome.HUNG and choice.roots and causality.is_end(choice.roots[0]):
         # Somebody ended a job that was already stuck: look for what it was stuck in.
         choice = causality.choose(findings, trouble, progress, window, attempt, degraded=False, ends=False)

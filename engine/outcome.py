@@ -89,10 +89,10 @@ def final_view(view: View, choice: Choice, missing: Missing, progress: Progress)
         return _with(view, Outcome.HUNG, "a rank stopped without dying while the others waited")
     if not roots and missing.ranks and missing.by == "flight recorder":
         return _with(view, Outcome.HUNG, "a rank never joined the collective that the others waited in")
-    return _by_root(view, choice)
+    return by_root(view, choice)
 
 
-def _by_root(view: View, choice: Choice) -> View:
+def by_root(view: View, choice: Choice) -> View:
     """Where the scheduler's word is vague (Failed, Evicted), the root says how the attempt ended."""
     if not choice.roots or choice.ambiguous:
         return view
