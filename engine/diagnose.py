@@ -10,8 +10,8 @@ from typing import BinaryIO, cast
 import msgspec
 
 from engine import causality, collective, outcome, series, story
-from engine.clock import StreamClock, parse_time
-from engine.facts import MAX_BYTES, Fact, attempt_fact, is_structured, read_facts
+from engine.clock import StreamClock
+from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
 from engine.findings import Placed, Window, attempt_window, group, lapse_healed, lapse_persistent, place
 from engine.lines import Line
 from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream
@@ -185,7 +185,7 @@ def _scan_facts(stream: Stream, facts: Sequence[Fact], scanner: Scanner) -> Stre
 
 def _place(read: Evidenced) -> tuple[list[Placed], dict[str, StreamClock]]:
     window = read.window
-    zone = _cluster_zone(read)
+    zone = cluster_zone(read.facts, read.attempt)
     clocks = {
         scan.stream.name: StreamClock(
             window.start,
@@ -204,17 +204,6 @@ def _place(read: Evidenced) -> tuple[list[Placed], dict[str, StreamClock]]:
         shift = shifts.get(node or "", 0.0) if scan.stream.source is Source.SYSLOG else 0.0
         placed += place(scan, read.places, clocks[scan.stream.name], window, shift)
     return placed, clocks
-
-
-def _cluster_zone(read: Evidenced) -> float:
-    """Seconds east of UTC of the cluster's zone: sacct writes local time, the attempt's own times are UTC."""
-    for fact in read.facts:
-        written = parse_time(fact.fields.get("Start")) if fact.kind == "sacct" else None
-        if written is not None and written.offset is None and read.window.start is not None:
-            shift = written.naive - read.window.start
-            half_hours = round(shift / 1800)
-            return half_hours * 1800.0 if abs(shift - half_hours * 1800) < 90 and abs(half_hours) <= 28 else 0.0
-    return 0.0
 
 
 def _launches(read: Evidenced, clocks: dict[str, StreamClock], shifts: dict[str, float]) -> dict[str, float]:

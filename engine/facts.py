@@ -6,7 +6,7 @@ Each fact is one line of text in a fixed form (engine/rules/README.md) that know
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -46,7 +46,7 @@ def read_facts(name: str, content: bytes, attempt: Attempt) -> list[Fact]:
     """Every fact of one file, each on one line. What cannot be read gives none; raises ValueError with the reason."""
     if len(content) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES} bytes for a file of records")
-    return [_on_one_line(fact) for fact in _facts(_base(name), content, attempt)]
+    return of_this_attempt([_on_one_line(fact) for fact in _facts(_base(name), content, attempt)], attempt)
 
 
 def _facts(base: str, content: bytes, attempt: Attempt) -> Iterator[Fact]:
@@ -62,6 +62,59 @@ def _facts(base: str, content: bytes, attempt: Attempt) -> Iterator[Fact]:
 def _on_one_line(fact: Fact) -> Fact:
     broken = "\n" in fact.text or "\r" in fact.text
     return msgspec.structs.replace(fact, text=" ".join(fact.text.split())) if broken else fact
+
+
+def cluster_zone(facts: Iterable[Fact], attempt: Attempt) -> float:
+    """Seconds east of UTC of the cluster's zone: sacct writes local time, the attempt's own times are UTC.
+
+    Told by the row whose start (and end, where it has one) are the attempt's but for whole half hours.
+    """
+    fitting = []
+    for fact in facts:
+        began, ended = _interval(fact)
+        if began is None or attempt.started_at is None:
+            continue
+        shift = began - attempt.started_at
+        half_hours = round(shift / 1800)
+        if abs(shift - half_hours * 1800) >= 90 or abs(half_hours) > 28:
+            continue
+        also = None if ended is None or attempt.ended_at is None else ended - half_hours * 1800 - attempt.ended_at
+        fitting.append((also is None or abs(also) >= 300, abs(half_hours), half_hours * 1800.0))
+    return min(fitting, default=(True, 0, 0.0))[2]
+
+
+def of_this_attempt(facts: list[Fact], attempt: Attempt) -> list[Fact]:
+    """Without rows of sacct about the job's other attempts (before a requeue), as their times tell."""
+    if attempt.started_at is None or attempt.ended_at is None:
+        return facts
+    zone = cluster_zone(facts, attempt)
+    own, other = set(), []
+    for fact in facts:
+        began, ended = _interval(fact)
+        if began is None or ended is None:
+            continue
+        apart = max(attempt.started_at - (ended - zone), (began - zone) - attempt.ended_at)
+        if apart < (-1.0 if ended > began else 60.0):
+            own.add(_job(fact))
+        else:
+            other.append(fact)
+    dropped = {id(fact) for fact in other if _job(fact) in own}
+    return [fact for fact in facts if id(fact) not in dropped]
+
+
+def _job(fact: Fact) -> str:
+    return fact.fields.get("JobID", "").split(".")[0]
+
+
+def _interval(fact: Fact) -> tuple[float | None, float | None]:
+    """Start and end of a row of sacct as they are written, in local time."""
+    if fact.kind != "sacct":
+        return None, None
+    began, ended = (parse_time(fact.fields.get(key)) for key in ("Start", "End"))
+    return (
+        began.naive if began is not None and began.offset is None else None,
+        ended.naive if ended is not None and ended.offset is None else None,
+    )
 
 
 def _document(content: bytes) -> Any:

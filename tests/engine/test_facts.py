@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from engine.facts import Fact, attempt_fact, is_structured, read_facts
+from engine.facts import Fact, attempt_fact, cluster_zone, is_structured, read_facts
 from engine.model import Attempt, Workload
 from tests.engine.evidence import attempt
 
@@ -207,13 +208,32 @@ def test_the_attempt_itself_is_a_fact() -> None:
     assert attempt_fact(ATTEMPT).text == "attempt: State=FAILED ExitCode=1:0 Reason=NonZeroExitCode"
 
 
-def test_an_earlier_attempt_in_the_same_file_is_told_apart() -> None:
-    rows = (
-        "JobID|State|ExitCode|Start|End\n"
-        "4711|PREEMPTED|0:15|2026-11-03T00:00:00|2026-11-03T01:00:00\n"
-        "4711|FAILED|1:0|2026-11-03T02:00:00|2026-11-03T03:00:00\n"
-    )
+ROWS = "JobID|State|ExitCode|Start|End\n4711|PREEMPTED|0:15|{}|{}\n4711|FAILED|1:0|{}|{}\n"
+REQUEUED = {
+    "an hour before, in UTC": (
+        "2026-11-03T00:00:00",
+        "2026-11-03T01:00:00",
+        "2026-11-03T02:00:00",
+        "2026-11-03T03:00:00",
+    ),
+    "at once, in UTC": ("2026-11-03T00:00:00", "2026-11-03T01:59:58", "2026-11-03T02:00:00", "2026-11-03T03:00:00"),
+    "at once, in India": ("2026-11-03T05:30:00", "2026-11-03T07:29:58", "2026-11-03T07:30:00", "2026-11-03T08:30:00"),
+    "after it": ("2026-11-03T03:00:30", "2026-11-03T03:05:00", "2026-11-03T02:00:00", "2026-11-03T03:00:00"),
+}
+
+
+@pytest.mark.parametrize("when", REQUEUED)
+def test_another_attempt_in_the_same_file_is_told_apart(when: str) -> None:
     log = "2026-11-03 02:59:00 RuntimeError: boom\n"
+    rows = ROWS.format(*REQUEUED[when])
     found = attempt({"scheduler/sacct.txt": rows, "applog/train.log": log}, number=2).diagnosed()
     assert found.outcome == "failed"
     assert found.domain != "scheduler"
+
+
+def test_the_cluster_s_zone_is_told_by_the_row_of_this_attempt() -> None:
+    rows = facts("sacct.txt", ROWS.format(*REQUEUED["at once, in India"]))
+    begin = datetime(2026, 11, 3, 2, tzinfo=UTC).timestamp()
+    this = Attempt(workload=Workload(id="4711"), started_at=begin, ended_at=begin + 3600)
+    assert cluster_zone(rows, this) == 5.5 * 3600
+    assert cluster_zone([], this) == 0.0
