@@ -11,6 +11,7 @@ import msgspec
 
 from engine import causality, collective, outcome, series, story
 from engine.clock import StreamClock
+from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
 from engine.findings import Placed, Window, attempt_window, group, lapse_healed, lapse_persistent, place
 from engine.lines import Line
@@ -19,6 +20,7 @@ from engine.origin import Places
 from engine.progress import Progress, read_progress
 from engine.ruleset import Ruleset
 from engine.scan import Hit, Scanner, StreamScan
+from engine.told import Told
 
 MIN_SKEW, MAX_SKEW = 90.0, 6 * 3600.0
 """A node's clock counts as skewed when it is off by at least, at most so many seconds."""
@@ -86,7 +88,7 @@ def diagnose(
     choice = outcome.settle(view, choice, missing)
     reports = [*collected, *read.reports]
     return story.tell(
-        story.Told(
+        Told(
             attempt=attempt,
             bundle=bundle,
             window=window,
@@ -96,7 +98,7 @@ def diagnose(
             progress=progress,
             missing=missing,
             places=places,
-            coverage=story.coverage(read.scans, measured, dumps, read.facts, clocks, reports, attempt, places),
+            coverage=coverage(read.scans, measured, dumps, read.facts, clocks, reports, attempt, places),
             ruleset=ruleset.fingerprint,
         )
     )

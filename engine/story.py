@@ -2,188 +2,44 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from engine import __version__
-from engine.causality import Choice, Ruled, blamed, is_end, may_explain
-from engine.clock import StreamClock
-from engine.collective import Dumps, Missing
-from engine.facts import Fact
-from engine.findings import Finding, Placed, Window
+from engine.advice import recommend
+from engine.causality import Ruled, blamed, is_end, may_explain
+from engine.findings import Finding, Placed
+from engine.fingerprint import fingerprint
 from engine.model import (
     AffectedNode,
     Attempt,
     Candidate,
     Diagnosis,
     EngineInfo,
-    Evidence,
-    Fingerprint,
     Outcome,
-    Recommendation,
     Role,
     RootCause,
     Source,
-    SourceReport,
     Symptom,
     TimelineEntry,
     rfc3339,
 )
-from engine.origin import Places
-from engine.outcome import View
-from engine.progress import Progress, Step
-from engine.scan import StreamScan
-from engine.series import Measured
+from engine.progress import Progress
+from engine.told import Told
+from engine.trail import Trail, clock_time, refs
 
-FINGERPRINT = "1"
-MOST_EVIDENCE = 400
 MOST_PER_FINDING = 6
 MOST_ENTRIES = 300
-_SOURCES = (
-    (Source.APPLOG, "No job log: the program's own errors and progress are unknown."),
-    (Source.SYSLOG, "No kernel or system log: a fault of a GPU, link, disk or of the kernel would not show."),
-    (Source.SCHEDULER, "No scheduler records: only attempt.yaml tells how the attempt ended."),
-    (Source.METRIC, "No metrics: temperatures, error counters and link rates are unknown."),
-    (
-        Source.FLIGHT_RECORDER,
-        "No flight-recorder dumps: which rank a collective waited for is only known from the log.",
-    ),
-)
 _NUMBERED = re.compile(r"(S?Xid \d+): (.+)")
 """A title that begins with its number; people read what happened first."""
 
 
-class Told(msgspec.Struct):
-    """Everything that the story needs."""
-
-    attempt: Attempt
-    bundle: str
-    window: Window
-    findings: list[Finding]
-    choice: Choice
-    outcome: View
-    progress: Progress
-    missing: Missing
-    places: Places
-    coverage: tuple[SourceReport, ...]
-    ruleset: str
-
-
-class _Trail:
-    """Numbers evidence in the order in which the story uses it."""
-
-    def __init__(self) -> None:
-        self.evidence: list[Evidence] = []
-        self._ids: dict[tuple[str, int, str], str] = {}
-
-    def of(self, placed: Placed) -> str:
-        hit = placed.hit
-        return self._add(
-            (hit.stream, hit.offset, hit.text),
-            hit.source,
-            hit.line,
-            placed,
-            hit.text,
-            hit.before,
-            hit.after,
-            hit.sha256,
-            placed.rule.id,
-        )
-
-    def step(self, step: Step) -> str:
-        mark = step.mark
-        placed = Placed(
-            _NO_HIT, mark.rule, step.at, "own" if step.at is not None else "unknown", step.node, mark.rank, None
-        )
-        return self._add(
-            (step.stream, mark.offset, mark.text),
-            Source.APPLOG,
-            mark.line,
-            placed,
-            mark.text,
-            mark.before,
-            mark.after,
-            mark.sha256,
-            mark.rule.id,
-        )
-
-    def _add(
-        self,
-        key: tuple[str, int, str],
-        source: Source,
-        line: int,
-        placed: Placed,
-        text: str,
-        before: Sequence[str],
-        after: Sequence[str],
-        sha256: str,
-        rule: str,
-    ) -> str:
-        known = self._ids.get(key)
-        if known:
-            return known
-        number = f"e{len(self.evidence) + 1}"
-        self._ids[key] = number
-        self.evidence.append(
-            Evidence(
-                id=number,
-                rule=rule,
-                source=source.value,
-                stream=key[0],
-                line=line,
-                offset=key[1],
-                at=rfc3339(placed.at),
-                clock=placed.clock,
-                node=placed.node,
-                rank=placed.rank,
-                device=placed.device,
-                text=text,
-                before=tuple(before),
-                after=tuple(after),
-                sha256=sha256 or hashlib.sha256(text.encode()).hexdigest(),
-            )
-        )
-        return number
-
-    def some(self, finding: Finding, most: int = 3) -> tuple[str, ...]:
-        """The first signals of a finding, one of each node first, and the last."""
-        if len(self.evidence) >= MOST_EVIDENCE:
-            return ()
-        chosen: list[Placed] = []
-        nodes: set[str | None] = set()
-        for placed in finding.placed:
-            if placed.node not in nodes:
-                nodes.add(placed.node)
-                chosen.append(placed)
-        for placed in [*finding.placed[:2], *finding.placed[-1:]]:
-            if placed not in chosen:
-                chosen.append(placed)
-        return tuple(self.of(placed) for placed in chosen[:most])
-
-
-def _no_hit() -> Any:
-    return None
-
-
-_NO_HIT = _no_hit()
-
-
-def refs(ids: Iterable[str]) -> str:
-    return f"[{', '.join(ids)}]"
-
-
-def clock_time(at: float | None) -> str:
-    text = rfc3339(at)
-    return text[11:19] if text else "an unknown time"
-
-
 def tell(told: Told) -> Diagnosis:
     """The whole contract."""
-    trail = _Trail()
+    trail = Trail()
     choice = told.choice
     roots = choice.roots
     root = None if choice.ambiguous or not roots else _root(told, trail)
@@ -208,9 +64,9 @@ def tell(told: Told) -> Diagnosis:
         evidence=tuple(trail.evidence),
         timeline=timeline,
         reasoning=tuple(reasoning),
-        recommendation=_recommendation(told, root, affected),
+        recommendation=recommend(told, root, affected),
         coverage=told.coverage,
-        fingerprint=_fingerprint(told, root),
+        fingerprint=fingerprint(told, root),
         engine=EngineInfo(version=__version__, ruleset=told.ruleset),
     )
 
@@ -228,7 +84,7 @@ def _decisive(finding: Finding, progress: Progress) -> list[Placed]:
     return late or finding.placed
 
 
-def _root(told: Told, trail: _Trail) -> RootCause:
+def _root(told: Told, trail: Trail) -> RootCause:
     roots = told.choice.roots
     first = roots[0]
     decisive = _decisive(first, told.progress)
@@ -290,7 +146,7 @@ def _title(told: Told, root: RootCause | None, affected: Sequence[AffectedNode])
     return lead + (f"; {', '.join(suspects)} fell silent" if suspects else "")
 
 
-def _reasoning(told: Told, trail: _Trail, root: RootCause | None) -> list[str]:
+def _reasoning(told: Told, trail: Trail, root: RootCause | None) -> list[str]:
     said: list[str] = []
     attempt, progress, choice = told.attempt, told.progress, told.choice
     ended = [f for f in told.findings if f.placed[0].hit.stream == "attempt.yaml"]
@@ -329,7 +185,7 @@ def _reasoning(told: Told, trail: _Trail, root: RootCause | None) -> list[str]:
     return said
 
 
-def _root_sentences(told: Told, trail: _Trail, root: RootCause) -> list[str]:
+def _root_sentences(told: Told, trail: Trail, root: RootCause) -> list[str]:
     said = []
     first = told.choice.roots[0]
     confirmations = [
@@ -361,7 +217,7 @@ def _root_sentences(told: Told, trail: _Trail, root: RootCause) -> list[str]:
     return said
 
 
-def _unattributed(told: Told, trail: _Trail) -> list[str]:
+def _unattributed(told: Told, trail: Trail) -> list[str]:
     said = []
     symptoms = [f for f in told.findings if f.aside is None and f.role is Role.SYMPTOM]
     if symptoms:
@@ -380,7 +236,7 @@ def _unattributed(told: Told, trail: _Trail) -> list[str]:
     return said
 
 
-def _candidates(told: Told, trail: _Trail, root: RootCause | None) -> tuple[Candidate, ...]:
+def _candidates(told: Told, trail: Trail, root: RootCause | None) -> tuple[Candidate, ...]:
     out = []
     chosen = {id(f) for f in told.choice.roots}
     for ruled in told.choice.ruled:
@@ -396,7 +252,7 @@ def _candidates(told: Told, trail: _Trail, root: RootCause | None) -> tuple[Cand
     return tuple(out[:60])
 
 
-def _candidate(finding: Finding, trail: _Trail, why_not: str | None, undecided: str | None) -> Candidate:
+def _candidate(finding: Finding, trail: Trail, why_not: str | None, undecided: str | None) -> Candidate:
     return Candidate(
         rule=finding.rule.id,
         title=finding.title,
@@ -409,7 +265,7 @@ def _candidate(finding: Finding, trail: _Trail, why_not: str | None, undecided: 
     )
 
 
-def _not_root(ruled: Ruled, told: Told, trail: _Trail) -> str:
+def _not_root(ruled: Ruled, told: Told, trail: Trail) -> str:
     if ruled.refuted:
         last = told.progress.last
         return f"{ruled.refuted}" + (f" {refs([trail.step(last)])}" if last is not None else "")
@@ -431,7 +287,7 @@ def _not_root(ruled: Ruled, told: Told, trail: _Trail) -> str:
     return "it does not slow a job down"
 
 
-def _symptoms(told: Told, trail: _Trail, root: RootCause | None) -> tuple[Symptom, ...]:
+def _symptoms(told: Told, trail: Trail, root: RootCause | None) -> tuple[Symptom, ...]:
     out = []
     chosen = {id(f) for f in told.choice.roots} if root is not None else set()
     merged: dict[tuple[str, str | None], list[Finding]] = {}
@@ -462,7 +318,7 @@ def _symptoms(told: Told, trail: _Trail, root: RootCause | None) -> tuple[Sympto
     return tuple(out)
 
 
-def _timeline(told: Told, trail: _Trail) -> tuple[TimelineEntry, ...]:
+def _timeline(told: Told, trail: Trail) -> tuple[TimelineEntry, ...]:
     entries: list[TimelineEntry] = []
     if told.window.start is not None:
         entries.append(
@@ -527,146 +383,3 @@ def _affected(told: Told, root: RootCause | None) -> tuple[AffectedNode, ...]:
         out.append(AffectedNode(node=node, role=role, first_at=rfc3339(first.get(node))))
     rank = {"cause": 0, "suspect": 1, "affected": 2}
     return tuple(sorted(out, key=lambda a: (rank[a.role], a.first_at or "9", a.node)))
-
-
-def _recommendation(told: Told, root: RootCause | None, affected: Sequence[AffectedNode]) -> Recommendation:
-    if told.outcome.outcome is Outcome.SUCCEEDED:
-        return Recommendation(action="none", text="Nothing to do.")
-    if root is None:
-        suspects = [a.node for a in affected if a.role == "suspect"]
-        text = (
-            f"Look at {', '.join(suspects)} before the next start."
-            if suspects
-            else "Fetch the missing evidence before anything is blamed."
-        )
-        return Recommendation(action="investigate", text=text)
-    rule = told.choice.roots[0].rule
-    if rule.recommend is not None:
-        exclude = root.nodes if rule.recommend.action == "restart_excluding" else ()
-        action = rule.recommend.action
-        if action == "restart_excluding" and not root.nodes:
-            action = "investigate"
-        return Recommendation(
-            action=action,
-            exclude_nodes=exclude,
-            text=rule.recommend.text,
-            references=rule.recommend.references or rule.references,
-        )
-    return _default_advice(told, root, rule.references)
-
-
-def _default_advice(told: Told, root: RootCause, references: tuple[str, ...]) -> Recommendation:
-    domain, sub_domain = told.choice.domain, told.choice.sub_domain
-    if root.nodes:
-        text = f"Restart from the last checkpoint without {', '.join(root.nodes)}, and have it checked."
-        return Recommendation(action="restart_excluding", exclude_nodes=root.nodes, text=text, references=references)
-    if domain == "software":
-        return Recommendation(
-            action="stop", text="A restart will meet the same fault. Mend it first.", references=references
-        )
-    if domain == "scheduler" and sub_domain in ("preemption", "eviction"):
-        return Recommendation(
-            action="restart", text="Nothing failed. Requeue from the last checkpoint.", references=references
-        )
-    if domain == "scheduler" and sub_domain == "time_limit":
-        return Recommendation(
-            action="restart",
-            text="Resume from the last checkpoint, with a longer limit if it has to fit.",
-            references=references,
-        )
-    if domain == "scheduler" and sub_domain == "cancelled":
-        return Recommendation(action="none", text="Somebody ended it on purpose.", references=references)
-    return Recommendation(
-        action="investigate", text="Mend the cause, then restart from the last checkpoint.", references=references
-    )
-
-
-def _fingerprint(told: Told, root: RootCause | None) -> Fingerprint:
-    choice = told.choice
-    parts = {"outcome": told.outcome.outcome.value, "domain": choice.domain, "sub_domain": choice.sub_domain}
-    if root is not None:
-        parts["rule"] = root.rule
-        first = choice.roots[0]
-        if first.detail:
-            parts["message"] = _shape(first.placed[0].hit.text, told.places)
-            frames = [
-                f
-                for f in first.placed[0].hit.frames.splitlines()
-                if "site-packages" not in f and "dist-packages" not in f
-            ]
-            if frames:
-                parts["frame"] = re.sub(r":\d+", "", frames[-1].rsplit("/", 1)[-1])
-    else:
-        symptoms = sorted({f.rule.id for f in told.findings if f.aside is None and f.role is Role.SYMPTOM})
-        parts["symptoms"] = " ".join(symptoms[:6])
-    text = "\n".join(f"{key}={parts[key]}" for key in sorted(parts))
-    return Fingerprint(key=hashlib.sha256(text.encode()).hexdigest()[:16], parts=parts, version=FINGERPRINT)
-
-
-def _shape(text: str, places: Places) -> str:
-    """A message without what differs from one attempt to the next: numbers, hosts, paths, quoted values."""
-    text = text[:200]
-    for node in places.attempt.nodes:
-        text = text.replace(node, "<node>")
-    text = re.sub(r"0x[0-9a-fA-F]+", "<hex>", text)
-    text = re.sub(r"/[\w./-]+", "<path>", text)
-    text = re.sub(r"'[^']*'|\"[^\"]*\"", "<value>", text)
-    return re.sub(r"\d+", "<n>", text)
-
-
-def coverage(
-    scans: Sequence[StreamScan],
-    measured: Measured,
-    dumps: Dumps,
-    facts: Sequence[Fact],
-    clocks: dict[str, StreamClock],
-    reports: Sequence[SourceReport],
-    attempt: Attempt,
-    places: Places,
-) -> tuple[SourceReport, ...]:
-    """What each kind of source gave, and in words what is missing."""
-    out = []
-    for source, absent in _SOURCES:
-        own = [s for s in scans if s.stream.source is source and s.stream.name != "attempt.yaml"]
-        if source is Source.METRIC:
-            times = [t for s in measured.series for t in (s.times[0], s.times[-1])]
-            out.append(
-                _report(source, measured.streams, measured.samples, 0, times, absent, "; ".join(measured.errors[:3]))
-            )
-        elif source is Source.FLIGHT_RECORDER:
-            entries = sum(len(d.entries) for d in dumps.dumps.values())
-            out.append(_report(source, dumps.streams, entries, 0, [], absent, "; ".join(dumps.errors[:3])))
-        else:
-            times = [
-                at
-                for s in own
-                for stamp in (s.first, s.last)
-                if (at := clocks[s.stream.name].resolve(stamp).at) is not None
-            ]
-            note = _nodes_without(own, attempt, places) if source is Source.SYSLOG and own else ""
-            out.append(
-                _report(source, len(own), sum(s.lines for s in own), sum(s.bytes for s in own), times, absent, note)
-            )
-    return (*out, *sorted(reports, key=lambda r: (r.source, r.note)))
-
-
-def _nodes_without(scans: Sequence[StreamScan], attempt: Attempt, places: Places) -> str:
-    seen = {places.stream_node(s.stream) for s in scans} | {places.known(h.cleaned.host) for s in scans for h in s.hits}
-    missing = [node for node in attempt.nodes if node not in seen]
-    return f"No system log of {', '.join(missing[:6])}." if missing else ""
-
-
-def _report(
-    source: Source, streams: int, lines: int, size: int, times: Sequence[float], absent: str, note: str
-) -> SourceReport:
-    status = "missing" if not streams else "empty" if not lines else "partial" if note else "ok"
-    return SourceReport(
-        source=source.value,
-        status=status,
-        streams=streams,
-        lines=lines,
-        bytes=size,
-        first_at=rfc3339(min(times)) if times else None,
-        last_at=rfc3339(max(times)) if times else None,
-        note=absent if not streams else note,
-    )
