@@ -64,7 +64,7 @@ def secret_key(path: Path) -> str:
     except FileNotFoundError:
         pass
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     draft.touch(mode=0o600)
     draft.write_text(secrets.token_urlsafe(64))
     try:
