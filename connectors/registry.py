@@ -9,11 +9,13 @@ from connectors.base import ConfigError, Connector
 from connectors.files.connector import FilesConnector
 from connectors.loki.connector import LokiConnector
 from connectors.promql.connector import PromConnector
+from connectors.slurm.connector import SlurmConnector
 
 FACTORIES: dict[str, Callable[[Mapping[str, Any]], Connector]] = {
     "files": FilesConnector.from_config,
     "loki": LokiConnector.from_config,
     "promql": PromConnector.from_config,
+    "slurm": SlurmConnector.from_config,
 }
 """Kind -> what makes a connector of a mapping of plain values. Raises ConfigError."""
 
