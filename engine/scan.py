@@ -11,32 +11,28 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
-from importlib import metadata
-from itertools import pairwise
-from typing import Any, BinaryIO
+from typing import Any
 
 import hyperscan
-import msgspec
 
-from engine import cache, parts, tracebacks
+from engine import parts, tracebacks
+from engine.blocks import BLOCK, Block, blocks, context, line_at, line_numbers, starts_of
 from engine.clock import Stamp, find_stamp
-from engine.lines import SHOWN, Line, clean, printable, strip_ansi, window
+from engine.database import Cleaner, Scanned, database_of, scanner_forms
+from engine.hits import Hit, Mark, StreamScan
+from engine.lines import SHOWN, Line, clean, printable, window
 from engine.model import Role, Source, Stream
-from engine.patterns import longest_literal, to_scanner
-from engine.ruleset import Matcher, Rule, Ruleset
+from engine.patterns import to_scanner
+from engine.rule import Matcher, Rule
+from engine.ruleset import Ruleset
 
-BLOCK = 1 << 20
-KEEP_TAIL = 32 << 10
-"""Bytes of the block before that stay at hand, for context and inherited time stamps."""
-LOOK_AHEAD = 128 << 10
-MAX_LINE = 8 << 20
-"""A longer line is cut into pieces of this size."""
+__all__ = ["Hit", "Mark", "Scanner", "StreamScan"]
+
 CALLBACK_CAP = 200_000
 FIRST_KEPT = 3
 """Hits of one rule in one lane that are kept from the front; the last one is kept too, the others are counted."""
-CONTEXT_LINES = 3
 MOST_CONTEXTS = 200
 """Hits of one rule in one stream that keep the lines around them; a diagnosis shows a few of them."""
 _HANDLED = re.compile(
@@ -61,90 +57,6 @@ _ADMITS: dict[Source, frozenset[Source]] = {
 """Which rules may match in which streams: a job's log may hold anything, a kernel log never the job's output."""
 
 
-_COLOUR, _NUL, _PART, _JSON = range(4)
-_ODDITIES = (
-    (r"\x1b", _COLOUR),
-    (r"\x00", _NUL),
-    (r"std(?:out|err)\x20P\x20", _PART),
-    (r"[\n\x20]\{\x22", _JSON),
-    (r"^\{\x22", _JSON),
-)
-"""What makes a block need cleaning before it is scanned."""
-
-
-class Hit(msgspec.Struct):
-    """One line that a rule matched, as the scan saw it."""
-
-    rule: Rule
-    captures: dict[str, str]
-    stream: str
-    source: Source
-    offset: int
-    line: int
-    text: str
-    cleaned: Line
-    stamp: Stamp | None
-    inherited: str | None = None
-    """None: the line's own stamp. Else in words where the stamp was taken from."""
-    count: int = 1
-    before: list[str] = []
-    after: list[str] = []
-    sha256: str = ""
-    frames: str = ""
-    bare: bool = False
-    earliest_unknown: bool = False
-    """No line before it has a time: it may be much older than its stamp says."""
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """One line of progress."""
-
-    stamp: Stamp | None
-    offset: int
-    line: int
-    rank: int | None
-    text: str
-    captures: dict[str, str]
-    rule: Rule
-    exact: bool
-    """The line has a time of its own; else `stamp` only says "not before"."""
-    before: list[str]
-    after: list[str]
-    sha256: str
-
-
-class StreamScan(msgspec.Struct):
-    """What one stream gave."""
-
-    stream: Stream
-    hits: list[Hit] = []
-    marks: list[Mark] = []
-    samples: list[tuple[Stamp, str]] = []
-    ordinary: list[Stamp] = []
-    """Times of sampled lines that no rule matched: the job at work, where its progress is not understood."""
-    lines: int = 0
-    bytes: int = 0
-    first: Stamp | None = None
-    last: Stamp | None = None
-    capped: bool = False
-    last_offset: int = 0
-
-
-class _Block(msgspec.Struct):
-    """Bytes `data`; only [start, end) are to be scanned, the rest is context on both sides."""
-
-    data: bytes
-    start: int
-    end: int
-    base: int
-    """Stream offset of data[0]."""
-    line: int
-    """Line number at `start`."""
-    lines: int
-    """Line ends in [start, end)."""
-    is_last: bool
-
-
 class Scanner:
     """All patterns of a ruleset, compiled; scans one stream after the other."""
 
@@ -154,7 +66,7 @@ class Scanner:
         self._matchers = lines
         self._progress = [m for m in ruleset.line_matchers if m.spec.role is Role.PROGRESS]
         self._exceptions = ruleset.exception_matchers
-        forms = _scanner_forms(ruleset)
+        forms = scanner_forms(ruleset)
         self._literals = [[forms[p][1] for p in m.spec.patterns] for m in lines]
         patterns = [(forms[p][0], number) for number, m in enumerate(lines) for p in m.spec.patterns]
         self._traceback_id = len(lines)
@@ -162,103 +74,14 @@ class Scanner:
         patterns.append((to_scanner(r"Traceback \(most recent call last\)"), self._traceback_id))
         if self._exceptions:
             patterns.append((r"(?:Error|Exception)\x3a\x20", self._bare_id))
-        self._database = _database(patterns)
+        self._database = database_of(patterns)
         marks = [(forms[p][0], number) for number, m in enumerate(self._progress) for p in m.spec.patterns]
-        self._progress_database = _database(marks) if marks else None
-        self._oddities = _database(_ODDITIES, hyperscan.HS_FLAG_SINGLEMATCH)
-
-    def scannable(self, block: _Block) -> _Scanned:
-        """The bytes to scan: as they are, or without colours and JSON escapes when there are any."""
-        view = memoryview(block.data)[block.start : block.end]
-        odd: set[int] = set()
-        self._oddities.scan(view, match_event_handler=lambda number, *_: odd.add(number))
-        if not odd:
-            return view
-        data = bytes(view)
-        if _COLOUR in odd:
-            data = strip_ansi(data)
-        if _NUL in odd:
-            data = data.replace(b"\x00", b"")
-        if _PART in odd and parts.any_part(data):
-            data = parts.join(data)
-        if _JSON in odd:
-            data = b"\n".join(_flat_json(line) if b'{"' in line else line for line in data.split(b"\n"))
-        return data
+        self._progress_database = database_of(marks) if marks else None
+        self._cleaner = Cleaner()
 
     def scan(self, stream: Stream) -> StreamScan:
         """Read the stream once. Raises OSError and what a damaged compressed stream raises."""
         return _Pass(self, stream).run()
-
-
-def _scanner_forms(ruleset: Ruleset) -> dict[str, tuple[str, int]]:
-    """Pattern -> its form for the scanner and the length of its longest literal; cached, since parsing them is slow."""
-    name = f"forms-{ruleset.fingerprint.removeprefix('sha256:')}"
-    known = cache.get(name, dict[str, tuple[str, int]])
-    wanted = {pattern for matcher in ruleset.line_matchers for pattern in matcher.spec.patterns}
-    if known is None or known.keys() != wanted:
-        known = {pattern: (to_scanner(pattern), longest_literal(pattern)) for pattern in sorted(wanted)}
-        cache.put(name, known)
-    return known
-
-
-def _database(patterns: Sequence[tuple[str, int]], flags: int = 0) -> Any:
-    """A compiled scanner database, from the cache when the same patterns were compiled before."""
-    digest = hashlib.sha256(repr((list(patterns), flags, metadata.version("hyperscan"))).encode()).hexdigest()
-    stored = cache.get_bytes(f"scan-{digest}.hs")
-    if stored is not None:
-        try:
-            database = hyperscan.loadb(stored, mode=hyperscan.HS_MODE_BLOCK)
-            database.scratch = hyperscan.Scratch(database)
-            return database
-        except (hyperscan.error, ValueError, TypeError):
-            pass
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    database.compile(
-        expressions=[pattern.encode() for pattern, _ in patterns],
-        ids=[number for _, number in patterns],
-        flags=[flags] * len(patterns),
-    )
-    cache.put_bytes(f"scan-{digest}.hs", hyperscan.dumpb(database))
-    return database
-
-
-def _read(source: BinaryIO) -> bytes:
-    """A full block, however little the source gives at once, so that blocks don't depend on the reader."""
-    pieces, wanted = [], BLOCK
-    while wanted > 0 and (piece := source.read(wanted)):
-        pieces.append(piece)
-        wanted -= len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _blocks(stream: Stream) -> Iterator[_Block]:
-    """Blocks that end at a line end, each with what stands before and behind it."""
-    with stream.open() as source:
-        tail, rest, offset, number = b"", b"", 0, 1
-        pending = _read(source)
-        while pending or rest:
-            current = rest + pending
-            pending = _read(source) if pending else b""
-            rest = b""
-            if pending:
-                cut = parts.cut_before_open(current, current.rfind(b"\n") + 1)
-                if cut == 0 and len(current) < MAX_LINE:
-                    rest = current
-                    continue
-                cut = cut or len(current)
-                current, rest = current[:cut], current[cut:]
-            ahead = (rest + pending)[:LOOK_AHEAD]
-            lines = current.count(b"\n")
-            data = b"".join((tail, current, ahead))
-            yield _Block(data, len(tail), len(tail) + len(current), offset - len(tail), number, lines, not pending)
-            number += lines
-            offset += len(current)
-            tail = current[-KEEP_TAIL:] if len(current) >= KEEP_TAIL else (tail + current)[-KEEP_TAIL:]
-            tail = tail[tail.find(b"\n") + 1 :] if len(tail) == KEEP_TAIL else tail
-
-
-_Scanned = bytes | memoryview
-"""What the scanner reads: the block's own bytes (a view), or cleaned ones with the same number of lines."""
 
 
 class _Pass:
@@ -278,7 +101,7 @@ class _Pass:
 
     def run(self) -> StreamScan:
         last_block = None
-        for block in _blocks(self._stream):
+        for block in blocks(self._stream):
             self._scan_block(block)
             last_block = block
             self._result.bytes = block.base + block.end
@@ -292,20 +115,20 @@ class _Pass:
         self._result.hits.sort(key=lambda hit: (hit.offset, hit.rule.id))
         return self._result
 
-    def _scan_block(self, block: _Block) -> None:
-        scanned = self._s.scannable(block)
+    def _scan_block(self, block: Block) -> None:
+        scanned = self._s._cleaner.scannable(block)
         self._far.clear()
         found = self._candidates(scanned, block)
         self._sample(block, found)
         if found:
             starts = sorted(found)
-            numbers = _line_numbers(block, starts)
+            numbers = line_numbers(block, starts)
             for start, number in zip(starts, numbers, strict=True):
                 self._examine(block, start, number, found[start])
         if self._s._progress_database is not None and self._stream.source is Source.APPLOG:
             self._progress(block, scanned)
 
-    def _candidates(self, scanned: _Scanned, block: _Block) -> dict[int, set[int]]:
+    def _candidates(self, scanned: Scanned, block: Block) -> dict[int, set[int]]:
         """Line start (in block.data) -> numbers of the patterns that may match the line."""
         ends: list[tuple[int, int]] = []
 
@@ -327,8 +150,8 @@ class _Pass:
                     self._far[start] = base + end - start
             return found
         # The cleaned bytes have the same line ends: map by line index.
-        raw_starts = _starts(block.data, block.start, block.end)
-        clean_starts = _starts(scanned, 0, len(scanned))
+        raw_starts = starts_of(block.data, block.start, block.end)
+        clean_starts = starts_of(scanned, 0, len(scanned))
         for end, number in ends:
             index = bisect_right(clean_starts, end - 1) - 1
             if index < len(raw_starts):
@@ -337,7 +160,7 @@ class _Pass:
                     self._far[raw_starts[index]] = end - clean_starts[index]
         return found
 
-    def _sample(self, block: _Block, found: dict[int, set[int]]) -> None:
+    def _sample(self, block: Block, found: dict[int, set[int]]) -> None:
         """Time stamps of the first and last lines of the block: for the clock and for the coverage."""
         starts = {block.start}
         size = block.end - block.start
@@ -357,7 +180,7 @@ class _Pass:
         if audit >= 0:
             starts.add(max(block.data.rfind(b"\n", 0, audit) + 1, block.start))
         for start in sorted(starts):
-            line = self._clean(_line_at(block, start))
+            line = self._clean(line_at(block, start))
             if start not in found and line.stamp is not None and len(self._result.ordinary) < 400:
                 self._result.ordinary.append(line.stamp)
             for stamp in line.stamps:
@@ -367,9 +190,9 @@ class _Pass:
                 self._result.first = self._result.first or line.stamp
                 self._result.last = line.stamp
 
-    def _examine(self, block: _Block, start: int, number: int, ids: set[int]) -> None:
+    def _examine(self, block: Block, start: int, number: int, ids: set[int]) -> None:
         offset = block.base + start
-        raw = _line_at(block, start)
+        raw = line_at(block, start)
         line = self._line(block, start)
         if self._s._traceback_id in ids:
             self._read_traceback(block, start, number)
@@ -397,7 +220,7 @@ class _Pass:
         elif self._s._bare_id in ids and offset not in self._in_traceback and self._stream.source is Source.APPLOG:
             self._bare_exception(block, start, number, raw, line)
 
-    def _line(self, block: _Block, start: int) -> Line:
+    def _line(self, block: Block, start: int) -> Line:
         """The cleaned line, put together where it was written in parts, cut around its match where it is very long."""
         raw = parts.whole(block.data, start)
         return self._clean(window(raw, self._far[start]) if start in self._far else raw)
@@ -410,7 +233,7 @@ class _Pass:
             if regex.search(text)
         )
 
-    def _bare_exception(self, block: _Block, start: int, number: int, raw: bytes, line: Line) -> None:
+    def _bare_exception(self, block: Block, start: int, number: int, raw: bytes, line: Line) -> None:
         for text in line.texts:
             found = tracebacks.EXCEPTION.search(text)
             if not found:
@@ -430,7 +253,7 @@ class _Pass:
                 return matcher.meaning(captures), captures
         return None
 
-    def _read_traceback(self, block: _Block, start: int, number: int) -> None:
+    def _read_traceback(self, block: Block, start: int, number: int) -> None:
         if block.base + start in self._in_traceback:
             return
         found = tracebacks.read(self._lines_from(block, start, number))
@@ -452,7 +275,7 @@ class _Pass:
             else:
                 captures = {**captures, "origin": found.origin}
         position = told[0] - block.base
-        raw = _line_at(block, position)
+        raw = line_at(block, position)
         self._keep(block, position, told[1], raw, self._clean(raw), rule, captures, text, frames=frames)
 
     def _exception_meaning(self, text: str, frames: str) -> tuple[Rule, dict[str, str]] | None:
@@ -481,7 +304,7 @@ class _Pass:
                     best = (weight, matcher, captures)
         return (best[1], best[2]) if best else None
 
-    def _lines_from(self, block: _Block, start: int, number: int) -> Iterator[tuple[int, int, Line]]:
+    def _lines_from(self, block: Block, start: int, number: int) -> Iterator[tuple[int, int, Line]]:
         while start < len(block.data):
             yield block.base + start, number, self._line(block, start)
             start = block.data.find(b"\n", start) + 1
@@ -491,7 +314,7 @@ class _Pass:
 
     def _keep(
         self,
-        block: _Block,
+        block: Block,
         start: int,
         number: int,
         raw: bytes,
@@ -533,13 +356,13 @@ class _Pass:
         hit.sha256 = hashlib.sha256(raw).hexdigest()
         self._shown[rule.id] += 1
         if self._shown[rule.id] <= MOST_CONTEXTS:
-            hit.before, hit.after = _context(block, start)
+            hit.before, hit.after = context(block, start)
         if len(kept) > FIRST_KEPT:
             hit.count += kept.pop().count
         kept.append(hit)
 
     def _neighbour_stamp(
-        self, block: _Block, start: int, number: int, lane: tuple[Any, ...], *, backward_only: bool = False
+        self, block: Block, start: int, number: int, lane: tuple[Any, ...], *, backward_only: bool = False
     ) -> tuple[Stamp | None, str | None]:
         """The stamp of the nearest line before it, of the same rank if there is one, else behind it."""
         other: tuple[Stamp, str] | None = None
@@ -551,7 +374,7 @@ class _Pass:
                 break
             position = block.data.rfind(b"\n", 0, position - 1) + 1
             at -= 1
-            line = self._clean(_line_at(block, position))
+            line = self._clean(line_at(block, position))
             if line.stamp is not None:
                 said = f"line {at}"
                 if line.lane == lane or unmarked:
@@ -565,12 +388,12 @@ class _Pass:
             at += 1
             if position == 0 or position >= len(block.data):
                 break
-            line = self._clean(_line_at(block, position))
+            line = self._clean(line_at(block, position))
             if line.stamp is not None:
                 return line.stamp, f"line {at}, which comes after it"
         return None, None
 
-    def _progress(self, block: _Block, scanned: _Scanned) -> None:
+    def _progress(self, block: Block, scanned: Scanned) -> None:
         """The first lines of progress of the block, and the last ones."""
         found: set[tuple[int, int]] = set()
         limit = PROGRESS_PER_BLOCK if block.base < PROGRESS_BLOCKS * BLOCK else PROGRESS_LATER
@@ -578,20 +401,20 @@ class _Pass:
         if len(found) >= limit:
             found |= self._last_progress(scanned, limit)
         if not isinstance(scanned, memoryview):
-            raw_starts = _starts(block.data, block.start, block.end)
-            clean_starts = _starts(scanned, 0, len(scanned))
+            raw_starts = starts_of(block.data, block.start, block.end)
+            clean_starts = starts_of(scanned, 0, len(scanned))
             indexed = {(bisect_right(clean_starts, end - 1) - 1, number) for end, number in found}
             places = {(raw_starts[index], number) for index, number in indexed if index < len(raw_starts)}
         else:
             places = {(max(block.data.rfind(b"\n", 0, block.start + end - 1) + 1, block.start), n) for end, n in found}
         ordered = sorted(places)
-        numbers = _line_numbers(block, [start for start, _ in ordered])
+        numbers = line_numbers(block, [start for start, _ in ordered])
         seen = -1
         for (start, matcher_id), number in zip(ordered, numbers, strict=True):
             if start != seen:
                 seen = start if self._mark(block, start, number, self._s._progress[matcher_id]) else seen
 
-    def _last_progress(self, scanned: _Scanned, limit: int) -> set[tuple[int, int]]:
+    def _last_progress(self, scanned: Scanned, limit: int) -> set[tuple[int, int]]:
         """The last lines of progress, looked for from the end in growing parts."""
         size = TAIL_OF_BLOCK
         while True:
@@ -603,7 +426,7 @@ class _Pass:
                 return set(sorted(last)[-limit:])
             size *= 8
 
-    def _collect_progress(self, scanned: _Scanned, shift: int, limit: int, found: set[tuple[int, int]]) -> None:
+    def _collect_progress(self, scanned: Scanned, shift: int, limit: int, found: set[tuple[int, int]]) -> None:
         def on_match(number: int, _from: int, end: int, _flags: int, _context: Any) -> bool | None:
             found.add((shift + end, number))
             return True if len(found) >= limit else None
@@ -612,7 +435,7 @@ class _Pass:
         with contextlib.suppress(hyperscan.ScanTerminated):
             database.scan(scanned, match_event_handler=on_match)
 
-    def _mark(self, block: _Block, start: int, number: int, matcher: Matcher) -> bool:
+    def _mark(self, block: Block, start: int, number: int, matcher: Matcher) -> bool:
         line = self._line(block, start)
         for text in reversed(line.texts):
             captures = matcher.match(text)
@@ -621,7 +444,7 @@ class _Pass:
             # Of a line of progress without a time only "not before" is safe to say.
             stamp = line.stamp or self._neighbour_stamp(block, start, number, line.lane, backward_only=True)[0]
             rank = int(captures["rank"]) if captures.get("rank", "").isdigit() else line.rank
-            before, after = _context(block, start)
+            before, after = context(block, start)
             self._result.marks.append(
                 Mark(
                     stamp,
@@ -634,7 +457,7 @@ class _Pass:
                     line.stamp is not None,
                     before,
                     after,
-                    hashlib.sha256(_line_at(block, start)).hexdigest(),
+                    hashlib.sha256(line_at(block, start)).hexdigest(),
                 )
             )
             return True
@@ -663,63 +486,3 @@ def _first_tells_more(first: Rule, last: Rule) -> bool:
     if first.role in _MAY_BE_ROOT:
         return last.role not in _MAY_BE_ROOT or (last.id in _VAGUE and first.id not in _VAGUE)
     return first.role in (Role.SYMPTOM, Role.TEARDOWN) and first.id not in _COPIES and last.id in _WHILE_CLEANING_UP
-
-
-def _flat_json(raw: bytes) -> bytes:
-    """A JSON line with its message unescaped, still on one line."""
-    if b"\\" not in raw:
-        return raw
-    return (
-        raw.replace(b"\\n", b" ")
-        .replace(b'\\"', b'"')
-        .replace(b"\\t", b" ")
-        .replace(b"\\/", b"/")
-        .replace(b"\\u003c", b"<")
-        .replace(b"\\u003e", b">")
-    )
-
-
-def _starts(data: bytes, start: int, end: int) -> list[int]:
-    starts = [start]
-    position = data.find(b"\n", start, end)
-    while position >= 0:
-        starts.append(position + 1)
-        position = data.find(b"\n", position + 1, end)
-    return starts
-
-
-def _line_at(block: _Block, start: int) -> bytes:
-    end = block.data.find(b"\n", start)
-    return block.data[start : end if end >= 0 else len(block.data)]
-
-
-def _line_numbers(block: _Block, starts: list[int]) -> list[int]:
-    """Line numbers of ascending line starts of the block."""
-    if not starts:
-        return []
-    numbers = [block.line + block.data.count(b"\n", block.start, starts[0])]
-    for before, start in pairwise(starts):
-        numbers.append(numbers[-1] + block.data.count(b"\n", before, start))
-    return numbers
-
-
-def _context(block: _Block, start: int) -> tuple[list[str], list[str]]:
-    before: list[str] = []
-    position = start
-    for _ in range(CONTEXT_LINES):
-        if position <= 0:
-            break
-        position = block.data.rfind(b"\n", 0, position - 1) + 1
-        before.insert(0, _shown(_line_at(block, position)))
-    after: list[str] = []
-    position = start
-    for _ in range(CONTEXT_LINES):
-        position = block.data.find(b"\n", position) + 1
-        if position == 0 or position >= len(block.data):
-            break
-        after.append(_shown(_line_at(block, position)))
-    return before, after
-
-
-def _shown(raw: bytes) -> str:
-    return printable(strip_ansi(raw[:4096]).decode("utf-8", "replace").rstrip("\r"))

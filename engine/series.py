@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import pairwise
+from math import isfinite
 from statistics import median
 from typing import Any
 
@@ -23,6 +25,8 @@ from engine.ruleset import Matcher, MetricSpec, Rule, Ruleset, build_rule
 from engine.scan import Hit
 
 MAX_BYTES = 512 * 2**20
+_LAST = 1e10
+"""No sample is later (the year 2286): such a number is not a time."""
 _NODE_LABELS = (
     "Hostname",
     "hostname",
@@ -86,14 +90,17 @@ def _parse(content: bytes, stream: Stream, places: Places) -> Iterable[Series]:
     results = data.get("result", []) if isinstance(data, dict) else data
     if not isinstance(results, list):
         raise ValueError("no result list: not the answer of a Prometheus query")
-    position = 0
+    position, line = 0, 1
     for result in results:
-        if not isinstance(result, dict):
+        named = result.get("metric", {}) if isinstance(result, dict) else None
+        if not isinstance(named, dict):
             continue
-        labels = {str(k): str(v) for k, v in (result.get("metric") or {}).items()}
+        labels = {str(k): str(v)[:1000] for k, v in named.items()}
         pairs = result.get("values") or ([result["value"]] if result.get("value") else [])
         times, values = _numbers(pairs)
-        position = max(content.find(b'"metric"', position), position)
+        found = max(content.find(b'"metric"', position), position)
+        line += content.count(b"\n", position, found)
+        position = found
         node = _node(labels, places)
         device = next((labels[key] for key in _DEVICE_LABELS if labels.get(key)), None)
         if device and labels.get("port") and "infiniband" in labels.get("__name__", ""):
@@ -105,7 +112,7 @@ def _parse(content: bytes, stream: Stream, places: Places) -> Iterable[Series]:
             values,
             stream.name,
             position,
-            content.count(b"\n", 0, position) + 1,
+            line,
             node,
             normal_device(device) if device else None,
         )
@@ -119,16 +126,17 @@ def _stem(name: str) -> str:
 
 
 def _numbers(pairs: Any) -> tuple[list[float], list[float]]:
-    times, values = [], []
+    """Times and values in the order of time, without what is no number."""
+    found = []
     for pair in pairs if isinstance(pairs, list) else []:
         try:
             at, value = float(pair[0]), float(pair[1])
-        except (TypeError, ValueError, IndexError):
+        except (TypeError, ValueError, IndexError, KeyError, OverflowError):
             continue
-        if value == value and abs(value) != float("inf"):
-            times.append(at)
-            values.append(value)
-    return times, values
+        if 0 <= at < _LAST and isfinite(value):
+            found.append((at, value))
+    found.sort(key=lambda pair: pair[0])
+    return [at for at, _ in found], [value for _, value in found]
 
 
 def _node(labels: dict[str, str], places: Places) -> str | None:
@@ -150,15 +158,49 @@ def _run(
         for s in everything
         if s.name in spec.names and all(re.search(p, s.labels.get(k, "")) for k, p in spec.labels.items())
     ]
-    for series in wanted:
-        inside = _inside(series, window)
-        if len(inside.times) < 1:
-            continue
-        found = _DETECTORS[spec.detector](spec, inside, [_inside(s, window) for s in wanted if s is not series])
+    inside = [_inside(series, window) for series in wanted]
+    peers = _Peers(inside)
+    for series, part in zip(wanted, inside, strict=True):
+        found = _DETECTORS[spec.detector](spec, part, peers) if part.times else None
         if found is not None:
             at, said = found
             label = f"{series.name} of {series.node or '?'}" + (f" {series.device}" if series.device else "")
             yield matcher.meaning({}), series, at, f"{label} {said}"
+
+
+class _Peers:
+    """All series of a detector. What they are compared by is worked out once: a job has thousands of them."""
+
+    def __init__(self, everyone: Sequence[Series]) -> None:
+        self._everyone = everyone
+
+    @cached_property
+    def _levels(self) -> dict[int, float]:
+        long = [s for s in self._everyone if len(s.values) > 2]
+        return {id(s): median(_rates_if_counter(s).values) for s in long}
+
+    @cached_property
+    def _growths(self) -> dict[int, float]:
+        return {id(s): max(s.values[-1] - s.values[0], 0.0) for s in self._everyone if len(s.values) > 1}
+
+    def levels(self, mine: Series) -> list[float]:
+        """Usual values of the others."""
+        return [level for other, level in self._levels.items() if other != id(mine)]
+
+    def growths(self, mine: Series) -> list[float]:
+        """By how much the others grew."""
+        return [growth for other, growth in self._growths.items() if other != id(mine)]
+
+    def stepped(self, mine: Series, spec: MetricSpec, direction: int) -> tuple[int, int]:
+        """How many of the others there are, and how many of them changed their level alike."""
+        if direction not in self._steps:
+            rates = [(id(s), _rates_if_counter(s)) for s in self._everyone]
+            self._steps[direction] = {one for one, rate in rates if _step(spec, rate, direction) is not None}
+        return len(self._everyone) - 1, len(self._steps[direction] - {id(mine)})
+
+    @cached_property
+    def _steps(self) -> dict[int, set[int]]:
+        return {}
 
 
 def _inside(series: Series, window: Window) -> Series:
@@ -177,7 +219,7 @@ def _lasting(flags: list[bool], least: int) -> int | None:
     return None
 
 
-def _bits(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[float, str] | None:
+def _bits(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, str] | None:
     index = _lasting([int(value) & spec.mask != 0 for value in series.values], spec.min_samples)
     if index is None:
         return None
@@ -187,7 +229,7 @@ def _bits(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[float
     ], f"is {int(series.values[index]):#x} (bits of {spec.mask:#x}) in {many} of {len(series.values)} samples"
 
 
-def _above(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[float, str] | None:
+def _above(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, str] | None:
     index = _lasting([value > spec.threshold for value in series.values], spec.min_samples)
     return (
         None
@@ -196,7 +238,7 @@ def _above(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[floa
     )
 
 
-def _below(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[float, str] | None:
+def _below(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, str] | None:
     index = _lasting([value < spec.threshold for value in series.values], spec.min_samples)
     return (
         None
@@ -205,7 +247,7 @@ def _below(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[floa
     )
 
 
-def _increase(spec: MetricSpec, series: Series, peers: list[Series]) -> tuple[float, str] | None:
+def _increase(spec: MetricSpec, series: Series, peers: _Peers) -> tuple[float, str] | None:
     grown, first = 0.0, None
     for index in range(1, len(series.values)):
         step = series.values[index] - series.values[index - 1]
@@ -215,7 +257,7 @@ def _increase(spec: MetricSpec, series: Series, peers: list[Series]) -> tuple[fl
     least = max(spec.threshold, 1e-9)
     if first is None or grown < least:
         return None
-    others = [max(p.values[-1] - p.values[0], 0.0) for p in peers if len(p.values) > 1]
+    others = peers.growths(series)
     if others and grown < 5 * median(others):
         return None
     return series.times[first], f"grows by {grown:g}"
@@ -225,7 +267,7 @@ def _step(spec: MetricSpec, series: Series, direction: int) -> tuple[float, floa
     """Where the level changes for good by at least the threshold: (time, before, after)."""
     values = series.values
     best: tuple[float, int, float, float] | None = None
-    for cut in range(3, len(values) - 2):
+    for cut in range(3, len(values) - 2, max(len(values) // 200, 1)):
         before, after = median(values[:cut]), median(values[cut:])
         change = (after - before) / abs(before) if before else 0.0
         if change * direction >= spec.threshold:
@@ -250,27 +292,27 @@ def _rates_if_counter(series: Series) -> Series:
     return msgspec.structs.replace(series, times=series.times[1:], values=rates)
 
 
-def _step_down(spec: MetricSpec, series: Series, peers: list[Series]) -> tuple[float, str] | None:
+def _step_down(spec: MetricSpec, series: Series, peers: _Peers) -> tuple[float, str] | None:
     return _stepped(spec, series, peers, -1)
 
 
-def _step_up(spec: MetricSpec, series: Series, peers: list[Series]) -> tuple[float, str] | None:
+def _step_up(spec: MetricSpec, series: Series, peers: _Peers) -> tuple[float, str] | None:
     return _stepped(spec, series, peers, 1)
 
 
-def _stepped(spec: MetricSpec, series: Series, peers: list[Series], direction: int) -> tuple[float, str] | None:
+def _stepped(spec: MetricSpec, series: Series, peers: _Peers, direction: int) -> tuple[float, str] | None:
     found = _step(spec, _rates_if_counter(series), direction)
     if found is None:
         return None
-    also = [p for p in peers if _step(spec, _rates_if_counter(p), direction) is not None]
-    if peers and len(also) > len(peers) / 2:
+    others, alike = peers.stepped(series, spec, direction)
+    if others and alike > others / 2:
         return None  # everyone alike: an effect, not this one's fault
     at, before, after = found
     return at, f"changes from {before:g} to {after:g}"
 
 
-def _outlier(spec: MetricSpec, series: Series, peers: list[Series]) -> tuple[float, str] | None:
-    others = [median(_rates_if_counter(p).values) for p in peers if len(p.values) > 2]
+def _outlier(spec: MetricSpec, series: Series, peers: _Peers) -> tuple[float, str] | None:
+    others = peers.levels(series)
     mine = _rates_if_counter(series)
     if len(others) < 3 or len(mine.values) < 3:
         return None
@@ -285,7 +327,7 @@ def _outlier(spec: MetricSpec, series: Series, peers: list[Series]) -> tuple[flo
     return start, f"is {own:g} where its {len(others)} peers are at {usual:g}"
 
 
-def _changed(spec: MetricSpec, series: Series, _peers: list[Series]) -> tuple[float, str] | None:
+def _changed(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, str] | None:
     for index in range(1, len(series.values)):
         if series.values[index] != series.values[index - 1] and series.values[index] != 0:
             if spec.threshold and series.values[index] != spec.threshold:

@@ -1,0 +1,68 @@
+"""What a scan of one stream gives: matched lines, lines of progress, samples for the clock."""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.clock import Stamp
+from engine.lines import Line
+from engine.model import Source, Stream
+from engine.rule import Rule
+
+
+class Hit(msgspec.Struct):
+    """One line that a rule matched, as the scan saw it."""
+
+    rule: Rule
+    captures: dict[str, str]
+    stream: str
+    source: Source
+    offset: int
+    line: int
+    text: str
+    cleaned: Line
+    stamp: Stamp | None
+    inherited: str | None = None
+    """None: the line's own stamp. Else in words where the stamp was taken from."""
+    count: int = 1
+    before: list[str] = []
+    after: list[str] = []
+    sha256: str = ""
+    frames: str = ""
+    bare: bool = False
+    earliest_unknown: bool = False
+    """No line before it has a time: it may be much older than its stamp says."""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """One line of progress."""
+
+    stamp: Stamp | None
+    offset: int
+    line: int
+    rank: int | None
+    text: str
+    captures: dict[str, str]
+    rule: Rule
+    exact: bool
+    """The line has a time of its own; else `stamp` only says "not before"."""
+    before: list[str]
+    after: list[str]
+    sha256: str
+
+
+class StreamScan(msgspec.Struct):
+    """What one stream gave."""
+
+    stream: Stream
+    hits: list[Hit] = []
+    marks: list[Mark] = []
+    samples: list[tuple[Stamp, str]] = []
+    ordinary: list[Stamp] = []
+    """Times of sampled lines that no rule matched: the job at work, where its progress is not understood."""
+    lines: int = 0
+    bytes: int = 0
+    first: Stamp | None = None
+    last: Stamp | None = None
+    capped: bool = False
+    last_offset: int = 0
