@@ -175,7 +175,8 @@ with suppress(OSError):
 STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else []
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
-_collected = not DEBUG and (STATIC_ROOT / "staticfiles.json").is_file()
+# Whoever names a folder for static files runs collectstatic; elsewhere WhiteNoise finds them where they are.
+_collected = not DEBUG and bool(os.environ.get("FAULTLINE_STATIC_ROOT"))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
