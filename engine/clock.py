@@ -101,7 +101,7 @@ def parse_time(value: object) -> Stamp | None:
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, (int, float)):
-        return _epoch(float(value))
+        return _epoch(float(value)) if abs(value) < 1e20 else None
     text = str(value).strip()
     if re.fullmatch(r"\d{10,19}(\.\d+)?", text):
         return _epoch(float(text))

@@ -221,7 +221,7 @@ def _fields(block: str) -> dict[str, str]:
     """``Key=value Key=value with blanks`` as a mapping."""
     keys = list(_KEY.finditer(block))
     ends = [following.start() for following in keys[1:]] + [len(block)]
-    return {key[1]: " ".join(block[key.end() : end].split()) for key, end in zip(keys, ends, strict=True)}
+    return {key[1]: " ".join(block[key.end() : end].split()) for key, end in zip(keys, ends, strict=False)}
 
 
 def _shown(fields: dict[str, str], *names: str) -> str:
