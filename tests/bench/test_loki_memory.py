@@ -24,7 +24,8 @@ connector = LokiConnector.from_config(
     {"url": sys.argv[1], "queries": [{"source": "applog", "query": '{job="x"}'}], "time_limit": 1800}
 )
 began, size = time.time(), 0
-attempt = Attempt(workload=Workload(id="1"), started_at=float(sys.argv[2]), ended_at=float(sys.argv[2]) + 3600, nodes=("gx-01", "gx-02"))
+start = float(sys.argv[2])
+attempt = Attempt(workload=Workload(id="1"), started_at=start, ended_at=start + 3600, nodes=("gx-01", "gx-02"))
 with connector.collect(CollectRequest(attempt=attempt, ref="")) as collected:
     for stream in collected.streams():
         with stream.open() as content:
