@@ -21,6 +21,7 @@ from engine import parts, tracebacks
 from engine.blocks import BLOCK, Block, blocks, context, line_at, line_numbers, starts_of
 from engine.clock import Stamp, find_stamp
 from engine.database import Cleaner, Scanned, database_of, scanner_forms
+from engine.echo import is_echo
 from engine.hits import Hit, Mark, StreamScan
 from engine.lines import SHOWN, Line, clean, printable, window
 from engine.model import Role, Source, Stream
@@ -209,7 +210,8 @@ class _Pass:
                     self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
                     break
                 if captures is not None:
-                    matched.append((matcher_id, matcher, captures, text))
+                    if not self._only_quoted(matcher, text):
+                        matched.append((matcher_id, matcher, captures, text))
                     break
         if matched:
             # max() takes the first of equals: the order of the rules decides then.
@@ -219,6 +221,10 @@ class _Pass:
             self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
         elif self._s._bare_id in ids and offset not in self._in_traceback and self._stream.source is Source.APPLOG:
             self._bare_exception(block, start, number, raw, line)
+
+    def _only_quoted(self, matcher: Matcher, text: str) -> bool:
+        """A job's log quotes errors; what may be a root must have happened."""
+        return self._stream.source is Source.APPLOG and matcher.spec.role in _MAY_BE_ROOT and is_echo(text)
 
     def _line(self, block: Block, start: int) -> Line:
         """The cleaned line, put together where it was written in parts, cut around its match where it is very long."""
@@ -238,7 +244,7 @@ class _Pass:
             found = tracebacks.EXCEPTION.search(text)
             if not found:
                 continue
-            if _HANDLED.search(text, 0, found.start()):
+            if _HANDLED.search(text, 0, found.start()) or is_echo(text):
                 return
             said = text[found.start() :]
             chosen = self._exception_rule(said, "")
