@@ -2,27 +2,55 @@
 `triage.selectors`.
 """
 
-from triage.models.attempt import Attempt, TriageState
+from triage.models.attempt import Attempt, TriageState, VerdictStatus
 from triage.models.cluster import Cluster
 from triage.models.collection import Collection, CollectionState
+from triage.models.comment import Comment, CommentRevision, Notification
 from triage.models.diagnosis import Diagnosis, DiagnosisNode, NodeRole
 from triage.models.discovery import Discovery
+from triage.models.incident import (
+    Incident,
+    IncidentKey,
+    IncidentStatus,
+    Membership,
+    NotTheSame,
+    Severity,
+    Ticket,
+)
+from triage.models.share import ShareLink, ShareOpening
 from triage.models.stream import Stream
 from triage.models.timeline import EventKind, TimelineEvent
+from triage.models.verdict import CORRECTIONS, Verdict, VerdictKind
 from triage.models.workload import Workload
 
 __all__ = [
+    "CORRECTIONS",
     "Attempt",
     "Cluster",
     "Collection",
     "CollectionState",
+    "Comment",
+    "CommentRevision",
     "Diagnosis",
     "DiagnosisNode",
     "Discovery",
     "EventKind",
+    "Incident",
+    "IncidentKey",
+    "IncidentStatus",
+    "Membership",
     "NodeRole",
+    "NotTheSame",
+    "Notification",
+    "Severity",
+    "ShareLink",
+    "ShareOpening",
     "Stream",
+    "Ticket",
     "TimelineEvent",
     "TriageState",
+    "Verdict",
+    "VerdictKind",
+    "VerdictStatus",
     "Workload",
 ]

@@ -23,14 +23,24 @@ class TriageState(models.TextChoices):
     FAILED = "failed", "Triage failed"
 
 
+class VerdictStatus(models.TextChoices):
+    """What people have said of the diagnosis of an attempt."""
+
+    UNCONFIRMED = "unconfirmed", "Unconfirmed"
+    CONFIRMED = "confirmed", "Confirmed"
+    CORRECTED = "corrected", "Corrected"
+    DISAGREES = "disagrees", "Engine now disagrees"
+
+
 UNFINISHED = (TriageState.PENDING, TriageState.COLLECTING, TriageState.DIAGNOSING)
 
 
 class Attempt(models.Model):
     """One execution of a workload. Identity: cluster, scheduler, workload id, number.
 
-    `cluster` and `user` repeat the workload's; `outcome`, `domain`, `sub_domain` and `blamed_nodes` the current
-    diagnosis, so that lists filter, count and page on one table.
+    `cluster` and `user` repeat the workload's; `outcome` the current diagnosis's; `domain`, `sub_domain` and
+    `blamed_nodes` the answer that stands: a person's verdict, else the current diagnosis. So lists filter, count and
+    page on one table.
     """
 
     workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="attempts")
@@ -67,8 +77,21 @@ class Attempt(models.Model):
     domain = models.CharField(max_length=32, blank=True)
     sub_domain = models.CharField(max_length=32, blank=True)
     blamed_nodes = ArrayField(
-        models.CharField(max_length=253), default=list, blank=True, help_text="Causes and suspects of the diagnosis."
+        models.CharField(max_length=253),
+        default=list,
+        blank=True,
+        help_text="Causes and suspects of the answer that stands.",
     )
+
+    verdict = models.ForeignKey(
+        "triage.Verdict",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="The one that stands.",
+    )
+    verdict_status = models.CharField(max_length=16, choices=VerdictStatus, default=VerdictStatus.UNCONFIRMED)
 
     triage_state = models.CharField(max_length=16, choices=TriageState, default=TriageState.PENDING)
     triage_reason = models.CharField(max_length=1000, blank=True, help_text="Why triage failed, in one line.")
@@ -100,6 +123,7 @@ class Attempt(models.Model):
                 include=["sort_at"],
                 name="attempt_facets",
             ),
+            models.Index(fields=["verdict_status", "-sort_at", "-id"], name="attempt_by_verdict"),
             GinIndex(fields=["nodes"], name="attempt_by_node"),
             GinIndex(fields=["blamed_nodes"], name="attempt_by_blamed_node"),
             GinIndex(OpClass("search", name="gin_trgm_ops"), name="attempt_by_text"),
@@ -117,6 +141,13 @@ class Attempt(models.Model):
     def is_triaged(self) -> bool:
         """Whether triage has come to an end, good or bad."""
         return self.triage_state in (TriageState.DONE, TriageState.FAILED)
+
+    @property
+    def title(self) -> str:
+        """The answer that stands, in one line; empty while there is none. Needs `verdict` and `diagnosis`."""
+        if self.verdict is not None:
+            return self.verdict.title
+        return self.diagnosis.title if self.diagnosis is not None else ""
 
     @property
     def elapsed_seconds(self) -> float | None:

@@ -9,6 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from triage.models.attempt import Attempt
+from triage.models.incident import Incident
 
 
 class EventKind(models.TextChoices):
@@ -24,6 +25,32 @@ class EventKind(models.TextChoices):
     SOURCE_COLLECTED = "source.collected", "Source collected"
     DIAGNOSIS_RECORDED = "diagnosis.recorded", "Diagnosed"
     DIAGNOSIS_SUPERSEDED = "diagnosis.superseded", "Diagnosis superseded"
+    VERDICT_CONFIRMED = "verdict.confirmed", "Confirmed the diagnosis"
+    VERDICT_CORRECTED = "verdict.corrected", "Corrected the diagnosis"
+    VERDICT_KEPT = "verdict.kept", "Kept the earlier word"
+    VERDICT_WITHDRAWN = "verdict.withdrawn", "Withdrew the verdict"
+    VERDICT_DISAGREES = "verdict.disagrees", "Engine now disagrees"
+    VERDICT_AGREES = "verdict.agrees", "Engine agrees again"
+    INCIDENT_OPENED = "incident.opened", "Incident opened"
+    INCIDENT_JOINED = "incident.joined", "Joined an incident"
+    INCIDENT_LEFT = "incident.left", "Left an incident"
+    INCIDENT_REGRESSED = "incident.regressed", "Incident regressed"
+    INCIDENT_STATUS = "incident.status", "Set the status"
+    INCIDENT_ASSIGNED = "incident.assigned", "Gave it to somebody"
+    INCIDENT_SEVERITY = "incident.severity", "Set the severity"
+    INCIDENT_RENAMED = "incident.renamed", "Changed the title"
+    INCIDENT_MERGED = "incident.merged", "Merged incidents"
+    INCIDENT_UNMERGED = "incident.unmerged", "Undid a merge"
+    INCIDENT_SPLIT = "incident.split", "Split off attempts"
+    INCIDENT_NOT_SAME = "incident.not_same", "Said that two are not the same"
+    TICKET_LINKED = "ticket.linked", "Linked a ticket"
+    TICKET_UNLINKED = "ticket.unlinked", "Took a ticket away"
+    COMMENT_ADDED = "comment.added", "Commented"
+    COMMENT_EDITED = "comment.edited", "Edited a comment"
+    COMMENT_DELETED = "comment.deleted", "Deleted a comment"
+    SHARE_MADE = "share.made", "Made a share link"
+    SHARE_REVOKED = "share.revoked", "Revoked a share link"
+    SHARE_OPENED = "share.opened", "Share link opened"
 
 
 class TimelineEvent(models.Model):
@@ -34,13 +61,21 @@ class TimelineEvent(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="timeline_events"
     )
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, null=True, blank=True, related_name="events")
+    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, null=True, blank=True, related_name="events")
     happened_at = models.DateTimeField(default=timezone.now)
     recorded_at = models.DateTimeField(auto_now_add=True)
     payload = models.JSONField(default=dict)
 
     class Meta:
         ordering = ["happened_at", "id"]
-        indexes = [models.Index(fields=["attempt", "happened_at", "id"], name="event_by_attempt")]
+        indexes = [
+            models.Index(fields=["attempt", "happened_at", "id"], name="event_by_attempt"),
+            models.Index(
+                fields=["incident", "happened_at", "id"],
+                name="event_by_incident",
+                condition=models.Q(incident__isnull=False),
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.kind

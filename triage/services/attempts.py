@@ -79,6 +79,9 @@ def refresh_search(attempt: Attempt, diagnosis: Diagnosis | None = None) -> None
         root = diagnosis.root_cause or {}
         words += [diagnosis.title, diagnosis.rule, diagnosis.domain, diagnosis.sub_domain, diagnosis.outcome]
         words += [*root.get("nodes", ())[:_SEARCHED_NODES], *root.get("devices", ())[:_SEARCHED_NODES]]
+    if attempt.verdict is not None:
+        words += [attempt.verdict.title, attempt.verdict.domain, attempt.verdict.sub_domain]
+        words += attempt.verdict.nodes[:_SEARCHED_NODES]
     search = keepable(" ".join(dict.fromkeys(word.lower() for word in words if word)))
     if search != attempt.search:
         attempt.search = search

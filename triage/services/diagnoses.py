@@ -16,7 +16,9 @@ from triage.models import Attempt, Diagnosis, DiagnosisNode, EventKind, NodeRole
 from triage.services.attempts import refresh_search
 from triage.services.events import record_event
 from triage.services.facts import keepable, short
+from triage.services.grouping import group_attempt
 from triage.services.triage import DiagnosisLease
+from triage.services.verdicts import ANSWER_FIELDS, reconsider
 
 
 def evidence_hash(facts: engine.Attempt, streams: Sequence[Stream], reports: Sequence[engine.SourceReport]) -> str:
@@ -88,7 +90,9 @@ def keep_diagnosis(lease: DiagnosisLease, diagnosis: Diagnosis) -> bool:
 
 
 def _held(lease: DiagnosisLease) -> Attempt | None:
-    attempt = Attempt.objects.select_for_update(of=("self",)).select_related("workload", "cluster", "diagnosis")
+    attempt = Attempt.objects.select_for_update(of=("self",)).select_related(
+        "workload", "cluster", "diagnosis", "verdict"
+    )
     held = attempt.get(pk=lease.attempt.pk)
     return held if held.triage_lease == lease.token and held.triage_run == lease.run else None
 
@@ -96,22 +100,22 @@ def _held(lease: DiagnosisLease) -> Attempt | None:
 def _make_current(attempt: Attempt, diagnosis: Diagnosis) -> None:
     before = attempt.diagnosis_id
     attempt.diagnosis = diagnosis
-    attempt.outcome, attempt.domain, attempt.sub_domain = diagnosis.outcome, diagnosis.domain, diagnosis.sub_domain
-    blamed = diagnosis.nodes.filter(role__in=[NodeRole.CAUSE, NodeRole.SUSPECT]).order_by("id")
-    attempt.blamed_nodes = list(blamed.values_list("node", flat=True))
+    attempt.outcome = diagnosis.outcome
+    reconsider(attempt)
     attempt.triage_state = TriageState.DONE
     attempt.triage_reason = ""
     attempt.triage_lease = None
     attempt.triage_finished_at = timezone.now()
     attempt.save(
         update_fields=[
-            "diagnosis", "outcome", "domain", "sub_domain", "blamed_nodes",
+            "diagnosis", "outcome", *ANSWER_FIELDS,
             "triage_state", "triage_reason", "triage_lease", "triage_finished_at",
         ]
     )  # fmt: skip
     refresh_search(attempt, diagnosis)
     if before is not None and before != diagnosis.pk:
         record_event(EventKind.DIAGNOSIS_SUPERSEDED, attempt=attempt, diagnosis=before, by=diagnosis.pk)
+    group_attempt(attempt, diagnosis)
 
 
 def _nodes(diagnosis: Diagnosis) -> list[DiagnosisNode]:

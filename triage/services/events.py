@@ -8,18 +8,20 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from django.utils import timezone
 
-from triage.models import Attempt, EventKind, TimelineEvent
+from triage.models import Attempt, EventKind, Incident, TimelineEvent
 
 
 def record_event(
     kind: EventKind,
     *,
     attempt: Attempt | None = None,
+    incident: Incident | None = None,
     actor: AbstractBaseUser | None = None,
     happened_at: datetime | None = None,
     **payload: Any,
 ) -> TimelineEvent:
     """Appends an event. `payload` holds plain values; `actor` is None when the system acted by itself."""
     return TimelineEvent.objects.create(
-        kind=kind.value, attempt=attempt, actor=actor, happened_at=happened_at or timezone.now(), payload=payload
-    )
+        kind=kind.value, attempt=attempt, incident=incident, actor=actor,
+        happened_at=happened_at or timezone.now(), payload=payload,
+    )  # fmt: skip
