@@ -11,6 +11,7 @@ import msgspec
 from engine.causality import Choice, is_end
 from engine.collective import Missing
 from engine.findings import Finding, Window
+from engine.lines import whole
 from engine.model import NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Outcome, Source
 from engine.progress import Progress
 
@@ -55,15 +56,17 @@ def first_view(attempt: Attempt, progress: Progress, findings: list[Finding], wi
         word = next((o for pattern, o in _WORDS if re.search(pattern, state)), None)
     if word is None:
         code = (attempt.exit_code or "").split(":")[0]
-        word = Outcome.UNKNOWN if not code.isdigit() else Outcome.SUCCEEDED if int(code) == 0 else Outcome.FAILED
+        number = whole(code)
+        word = Outcome.UNKNOWN if number is None else Outcome.SUCCEEDED if number == 0 else Outcome.FAILED
     running = bool(re.search(r"RUNNING|ACTIVE", main))
     measured = any(f.rule.degrades and f.aside is None and f.placed[0].hit.source is Source.METRIC for f in findings)
     may = (word in (Outcome.SUCCEEDED, Outcome.UNKNOWN, Outcome.TIMED_OUT)) and (
         progress.slowdown is not None or measured
     )
     silent = 0.0
-    if progress.last_at is not None and window.end is not None and progress.is_exact:
-        silent = max(window.end - progress.last_at, 0.0)
+    stopped = progress.stopped_at(window)
+    if stopped is not None and window.end is not None:
+        silent = max(window.end - stopped, 0.0)
     return View(word, running, may, silent, main.startswith("FAILED"))
 
 
@@ -81,7 +84,7 @@ def final_view(view: View, choice: Choice, missing: Missing, progress: Progress)
         if stalled:
             return _with(view, Outcome.HUNG, f"no progress for {view.silent_s / 60:.0f} min while the job still ran")
         return _with(view, Outcome.DEGRADED, "iterations stayed slower") if _much_slower(progress) else view
-    if view.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED) and stalled and progress.last is not None:
+    if view.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED) and stalled and progress.steps:
         return _with(
             view, Outcome.HUNG, f"no progress for {view.silent_s / 60:.0f} min before it was ended from outside"
         )

@@ -10,11 +10,14 @@ import msgspec
 
 from engine.clock import StreamClock
 from engine.findings import Window
+from engine.lines import whole
 from engine.model import Source
 from engine.scan import Mark, StreamScan
 
 SLOWDOWN = 1.4
 """The job slowed down when iterations of a later, lasting part took this many times longer than those before."""
+LONGEST_START = 900.0
+"""Seconds that a job may take before its first step, where nothing tells."""
 SETTLE = 5
 """First iterations that are ignored: compilation, caches, warm-up."""
 
@@ -52,12 +55,35 @@ class Progress(msgspec.Struct):
         """Not before this moment was the last progress."""
         return self.last.at if self.last else None
 
+    def stopped_at(self, window: Window) -> float | None:
+        """When progress stopped, where that can be said: by the last line's time, else by adding up the iterations."""
+        if self.is_exact:
+            return self.last_at
+        if self.steps and window.start is not None and not any(step.mark.exact for step in self.steps):
+            return _added_up(self.steps, window.start)
+        return None
+
     @property
     def is_exact(self) -> bool:
         """Does the last line of progress have a time of its own?"""
         if self.last is None:
             return False
         return all(step.mark.exact for step in self.steps if step.mark.offset == self.last_offsets.get(step.stream))
+
+
+def _added_up(steps: Sequence[Step], start: float) -> float | None:
+    """The latest moment at which the last step can have ended, in a log without times whose lines tell the pace."""
+    lanes: dict[tuple[str, int | None], list[tuple[int, float]]] = {}
+    for step in steps:
+        number = whole(step.mark.captures.get("step", "").replace(",", ""))
+        if step.seconds is not None and number is not None:
+            lanes.setdefault((step.stream, step.mark.rank), []).append((number, step.seconds))
+    spans = [
+        (lane[-1][0] - lane[0][0]) * median([seconds for _, seconds in lane])
+        for lane in lanes.values()
+        if len(lane) >= 20 and lane[-1][0] > lane[0][0]
+    ]
+    return start + LONGEST_START + max(spans) * 1.1 if spans else None
 
 
 def read_progress(scans: Sequence[tuple[StreamScan, StreamClock, str | None]], window: Window) -> Progress:
@@ -119,9 +145,10 @@ def _passed(before: Step, step: Step) -> int:
     numbers = []
     for one in (before, step):
         text = one.mark.captures.get("step", "").replace(",", "")
-        if not text.isdigit():
+        number = whole(text)
+        if number is None:
             return 1
-        numbers.append(int(text))
+        numbers.append(number)
     return numbers[1] - numbers[0]
 
 
