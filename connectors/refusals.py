@@ -71,6 +71,8 @@ def unreachable(what: str, url: str, error: BaseException) -> HttpError:
         why = "can not be reached: it is down, or a firewall is in between"
     else:
         why = "broke the connection off in the middle of an answer"
+        if url.startswith("https:"):
+            why += ", or wants another client certificate (client_cert, client_key)"
     return HttpError(Kind.DOWN, f"{what} at {url} {why}")
 
 
@@ -82,7 +84,7 @@ def _untrusted(what: str, url: str, error: BaseException) -> HttpError:
         return HttpError(
             Kind.TLS, f"{what} at {url}: its certificate is not trusted ({reason}): set ca_file to the authority's"
         )
-    if "ALERT" in words.upper():
+    if "ALERT" in words.upper() or "EOF occurred" in words:  # which of both a refused client sees is a matter of luck
         return HttpError(Kind.TLS, f"{what} at {url} refuses this client: check client_cert and client_key")
     if "WRONG_VERSION_NUMBER" in words or "HTTP_REQUEST" in words:
         return HttpError(Kind.TLS, f"{what} at {url} does not speak TLS: use http:// in url, or the TLS port")

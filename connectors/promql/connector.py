@@ -10,7 +10,7 @@ from typing import Any
 
 from connectors.base import CollectionReport, CollectRequest, ConnectorError, Found
 from connectors.http import Deadline, HttpClient
-from connectors.promql.client import PromClient
+from connectors.promql.client import PromClient, TooMuch
 from connectors.promql.collection import PromCollection
 from connectors.promql.config import PromConfig
 from connectors.spool import Spool
@@ -57,9 +57,7 @@ class PromConnector:
                 targets = PromClient(http, Deadline(seconds)).count("up", time.time() - 60)
             if not targets:
                 status, note = "empty", "it answers, but has no target (up): check tenant, and that it scrapes"
-        except ConnectorError as error:
-            status, note = "error", str(error)
-        except Exception as error:  # TooMuch: a server that can't count its targets
+        except (ConnectorError, TooMuch) as error:
             status, note = "error", str(error)
         return CollectionReport(
             source=self.name,

@@ -43,16 +43,16 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def context(certificates: Path) -> ssl.SSLContext:
+def server_side(certificates: Path) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.load_cert_chain(certificates / "server.pem", certificates / "server.key")
     return made
 
 
 def test_an_unknown_authority_is_told_and_one_that_is_set_is_trusted(
-    context: ssl.SSLContext, certificates: Path
+    server_side: ssl.SSLContext, certificates: Path
 ) -> None:
-    with FakeLoki(tls=context) as loki:
+    with FakeLoki(tls=server_side) as loki:
         loki.push(LABELS, [(START * NS, "hello")])
         refused = collect(loki.url).reports["applog"]
         trusted = collect(loki.url, ca_file=str(certificates / "ca.pem")).reports["applog"]
@@ -63,11 +63,13 @@ def test_an_unknown_authority_is_told_and_one_that_is_set_is_trusted(
     assert absent.status == "error" and "file:/nonexistent: No such file" in absent.note
 
 
-def test_a_client_certificate_is_shown_to_a_server_that_wants_one(context: ssl.SSLContext, certificates: Path) -> None:
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(certificates / "ca.pem")
+def test_a_client_certificate_is_shown_to_a_server_that_wants_one(
+    server_side: ssl.SSLContext, certificates: Path
+) -> None:
+    server_side.verify_mode = ssl.CERT_REQUIRED
+    server_side.load_verify_locations(certificates / "ca.pem")
     pair = {"client_cert": str(certificates / "client.pem"), "client_key": f"file:{certificates / 'client.key'}"}
-    with FakeLoki(tls=context) as loki:
+    with FakeLoki(tls=server_side) as loki:
         loki.push(LABELS, [(START * NS, "hello")])
         without = collect(loki.url, ca_file=str(certificates / "ca.pem")).reports["applog"]
         shown = collect(loki.url, ca_file=str(certificates / "ca.pem"), **pair).reports["applog"]
