@@ -133,7 +133,7 @@ class HttpClient:
             body, sent["Content-Type"] = encoded, "application/x-www-form-urlencoded"
         elif encoded:
             target += f"?{encoded}"
-        watchdog = _Watchdog(allowed, self._socket)
+        watchdog = Watchdog(allowed, self._socket)
         try:
             with watchdog:
                 return self._exchange(target, body, sent, allowed, max_bytes)
@@ -185,7 +185,7 @@ class HttpClient:
                 response.close()
 
 
-class _Watchdog:
+class Watchdog:
     """Cuts the connection when the time of a request is over."""
 
     def __init__(self, seconds: float, sockets: list[socket.socket]) -> None:
