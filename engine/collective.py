@@ -19,7 +19,7 @@ from engine.clock import Stamp
 from engine.dumps import MAX_DUMP, Dump, DumpError, entry_group, load_dump, number, read_dump
 from engine.facts import Fact
 from engine.findings import Placed
-from engine.lines import clean, printable
+from engine.lines import clean, printable, whole
 from engine.model import Source, Stream
 from engine.origin import Places
 
@@ -268,14 +268,12 @@ def _by_dumps(dumps: Dumps) -> Missing | None:
 def _by_watchdog(placed: Sequence[Placed], places: Places) -> Missing | None:
     """Ranks without a watchdog line of the collective that nearly all others timed out in."""
     waited: dict[tuple[str, str], set[int]] = {}
-    lower: dict[str, dict[int, int]] = {}
     for one in placed:
         captures = one.hit.captures
-        if one.aside or not captures.get("seq", "").isdigit() or not captures.get("elapsed_ms") or one.rank is None:
+        numbered = whole(captures.get("seq", "")) is not None
+        if one.aside or not numbered or not captures.get("elapsed_ms") or one.rank is None:
             continue
-        group = captures.get("pg", "")
-        waited.setdefault((group, captures["seq"]), set()).add(one.rank)
-        lower.setdefault(group, {})[one.rank] = int(captures["seq"])
+        waited.setdefault((captures.get("pg", ""), captures["seq"]), set()).add(one.rank)
     everyone = set(places.ranks)
     if not waited or len(everyone) < 2:
         return None

@@ -71,6 +71,7 @@ _TIME_KEYS = (
 )
 _HOST_KEYS = ("host", "hostname", "_HOSTNAME", "node", "node_name", "nodename")
 _RANK_KEYS = ("rank", "global_rank", "RANK", "process_rank")
+_NO_COUNTS = frozenset({*_TIME_KEYS, *_RANK_KEYS, "pid", "tid", "lineno", "line", "thread", "process", "levelno"})
 _TRACE_KEYS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback", "stack", "exc_text", "error")
 
 
@@ -206,7 +207,7 @@ def _peel_once(line: Line, text: str) -> None:
     elif head == "(":
         found = _RAY.match(text)
         if found:
-            line.rank = int(found[2]) if found[2] else line.rank
+            line.rank = whole(found[2]) if found[2] else line.rank
             line.pid = found[3]
             line.ip = found[4] or line.ip
             line.texts[0] = text[found.end() :]
@@ -233,7 +234,7 @@ def _peel_once(line: Line, text: str) -> None:
         return
     found = _NCCL.match(text)
     if found:
-        line.host, line.gpu = line.host or found[1], int(found[4])
+        line.host, line.gpu = line.host or found[1], whole(found[4])
         line.texts[0] = text[found.end() :]
         return
     found = _COMPOSE.match(text)
@@ -269,7 +270,7 @@ def _peel_bracket(line: Line, text: str) -> bool:
         return True
     found = _MPIRUN.match(text) or (_PREPENDED.match(text) if line.rank is None and not line.stamps else None)
     if found:
-        line.rank = int(found[1])
+        line.rank = whole(found[1])
         line.texts[0] = text[found.end() :]
         return True
     found = _KUBECTL.match(text)
@@ -329,6 +330,13 @@ def _peel_braces(line: Line, text: str) -> None:
         for name, value in holder.items():
             _take_field(line, name, value)
         fields = holder
+    counted = [
+        f"{k}={v}"
+        for k, v in fields.items()
+        if isinstance(v, (int, float)) and not isinstance(v, bool) and k not in _NO_COUNTS
+    ]
+    if counted and "\n" not in message:
+        message = f"{message} {' '.join(counted[:8])}"
     for name in _TRACE_KEYS:
         trace = fields.get(name)
         if isinstance(trace, str) and trace.strip() and trace not in message:

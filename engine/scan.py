@@ -23,7 +23,7 @@ from engine.clock import Stamp, find_stamp
 from engine.database import Cleaner, Scanned, database_of, scanner_forms
 from engine.echo import is_echo
 from engine.hits import Hit, Mark, StreamScan
-from engine.lines import SHOWN, Line, clean, printable, window
+from engine.lines import SHOWN, Line, clean, printable, whole, window
 from engine.model import Role, Source, Stream
 from engine.patterns import to_scanner
 from engine.rule import Matcher, Rule
@@ -449,7 +449,8 @@ class _Pass:
                 continue
             # Of a line of progress without a time only "not before" is safe to say.
             stamp = line.stamp or self._neighbour_stamp(block, start, number, line.lane, backward_only=True)[0]
-            rank = int(captures["rank"]) if captures.get("rank", "").isdigit() else line.rank
+            named = whole(captures.get("rank", ""))
+            rank = line.rank if named is None else named
             before, after = context(block, start)
             self._result.marks.append(
                 Mark(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
+import random
 import re
 import time
 from collections.abc import Iterator
@@ -241,6 +242,31 @@ def test_any_damage_to_a_real_attempt_is_survived(name: str, seed: int, data: st
         content = content[:at] + data.draw(noise) + content[at + data.draw(st.integers(0, 40)) :]
     evidence.files[target] = content
     told(evidence)
+
+
+ENVELOPES = [
+    *("", "[rank{0}]: ", "{0}: ", "2026-11-03 02:{0:02d}:00 ", "2026-11-03T02:{0:02d}:10Z stderr F ", "[{0}.123456] "),
+    *(
+        "Nov  3 02:{0:02d}:05 node-01 kernel: ",
+        "(A pid={0}, ip=10.0.0.1) ",
+        "node-01: [rank{0}]: ",
+        '{{"rank":{0},"msg":"',
+    ),
+]
+NUMBERS = ["0", "1", "-1", "9" * 20, "7" * 5000, "\u00b2", "\u0663", "1e999", "0x" + "f" * 40, ""]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lines_of_every_rule_with_odd_numbers_in_them_are_diagnosed(seed: int) -> None:
+    chance = random.Random(seed)
+    examples = [one.line for matcher in ruleset().matchers for one in matcher.spec.examples.match]
+    files: dict[str, bytes | str] = {}
+    for name in NAMES[:3] + NAMES[6:7]:
+        lines = [chance.choice(ENVELOPES).format(chance.randrange(60)) + chance.choice(examples) for _ in range(150)]
+        odd = [re.sub(r"\d+", lambda _: chance.choice(NUMBERS), one) if chance.random() < 0.3 else one for one in lines]
+        files[name] = "\n".join(odd)
+    window: dict[str, Any] = {} if seed % 2 else {"started_at": None, "ended_at": None, "gpus_per_node": None}
+    told(attempt(files, **window))
 
 
 UNITS = [
