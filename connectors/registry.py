@@ -7,13 +7,17 @@ from typing import Any
 
 from connectors.base import ConfigError, Connector
 from connectors.files.connector import FilesConnector
+from connectors.kueue.connector import KueueConnector
 from connectors.loki.connector import LokiConnector
+from connectors.pods.connector import PodsConnector
 from connectors.promql.connector import PromConnector
 from connectors.slurm.connector import SlurmConnector
 
 FACTORIES: dict[str, Callable[[Mapping[str, Any]], Connector]] = {
     "files": FilesConnector.from_config,
+    "kueue": KueueConnector.from_config,
     "loki": LokiConnector.from_config,
+    "pods": PodsConnector.from_config,
     "promql": PromConnector.from_config,
     "slurm": SlurmConnector.from_config,
 }

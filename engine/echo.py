@@ -1,4 +1,4 @@
-"""Lines of a job's log that only repeat the words of an error: code, comments, help texts, what a model wrote, what was dealt with."""
+"""Lines of a job's log that only repeat an error's words: code, help, advice, a model's text, what was dealt with."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ SETTLE = 60.0
 """Seconds within which a job that a passing condition stopped would show it."""
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
+_ABOUT = re.compile(r"event: Kind=(?P<kind>Pod|Workload|Job|JobSet|PyTorchJob|MPIJob|RayJob) Object=(?P<name>\S+)")
 _JOB = re.compile(r"\d+")
 
 
@@ -129,6 +130,8 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
             resolved = Resolved(resolved.at, f"inherited: from {hit.inherited}")
         rank = places.rank_of(hit.cleaned, scan.stream, hit.captures)
         node = places.node_of(hit.cleaned, scan.stream, hit.captures, rank)
+        if hit.rule.family == "switch" and "node" not in hit.captures and not places.known(node):
+            node = None  # a switch is no node of the job; whose port it was must be told by the line
         peer = places.peer_of(hit.captures["peer"]) if hit.captures.get("peer") else None
         device = normal_device(hit.captures["device"]) if hit.captures.get("device") else None
         if rank is None and scan.stream.source is Source.SYSLOG:
@@ -169,6 +172,11 @@ def _other_job(hit: Hit, places: Places) -> bool:
 def _aside(placed: Placed, places: Places, window: Window) -> str | None:
     if placed.node and places.attempt.nodes and not places.known(placed.node):
         return f"{placed.node} is not one of the attempt's nodes"
+    about = _ABOUT.match(placed.hit.text)
+    # What befalls the pods of the cluster's own services may concern the job; what befalls other jobs does not.
+    of_jobs = placed.rule.domain != "hardware" and placed.rule.family != "dns"
+    if about and of_jobs and places.is_another_jobs(about["kind"], about["name"]):
+        return f"it is about {about['kind'].lower()} {about['name']}, which is not the job's"
     if placed.at is None:
         return None
     own_clock = placed.node if placed.hit.source is Source.SYSLOG else None

@@ -18,6 +18,7 @@ _PCI = re.compile(
     r"(?:PCI:)?(?:(?P<domain>[0-9a-fA-F]{4,8}):)?(?P<bus>[0-9a-fA-F]{2}):(?P<slot>[0-9a-fA-F]{2})(?:\.(?P<function>[0-7]))?\Z"
 )
 _ASSIGNED = re.compile(r"Successfully assigned (?:[\w.-]+/)?(?P<pod>[\w.-]+) to (?P<node>[\w.-]+)")
+_OWN = re.compile(r"pod: Pod=(?P<pod>\S+)|condition: Kind=(?P<kind>(?!Node)\w+) Name=(?P<name>\S+)")
 _IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _ORDINAL = re.compile(r"(?:worker|node|replica|rank|master|main|launcher)?-?(\d+)\Z")
 
@@ -54,6 +55,8 @@ class Places:
         """rank -> PCI bus id of its GPU"""
         self.assumed_ranks = True
         self.pod_ranks: dict[str, int] = {}
+        self._own_objects: dict[str, set[str]] = {}
+        """kind -> names of the job's own objects of the cluster"""
         for stream in streams:
             if stream.node and stream.rank is not None and self.known(stream.node):
                 self.learn_rank(stream.rank, stream.node)
@@ -73,6 +76,9 @@ class Places:
 
     def learn_facts(self, facts: Iterable[Fact]) -> None:
         for fact in facts:
+            own = _OWN.match(fact.text)
+            if own:
+                self._own_objects.setdefault("Pod" if own["pod"] else own["kind"], set()).add(own["pod"] or own["name"])
             if fact.kind == "pod" and fact.node:
                 self.pods[fact.fields["pod"]] = fact.node
                 for key in ("ip",):
@@ -82,6 +88,16 @@ class Places:
                 assigned = _ASSIGNED.search(fact.text)
                 if assigned:
                     self.pods.setdefault(assigned["pod"], assigned["node"])
+
+    def is_another_jobs(self, kind: str, name: str) -> bool:
+        """Is this pod (or job, or workload) of the cluster certainly not one of the attempt's?"""
+        own = self._own_objects.get(kind)
+        if not own or name in own:
+            return False
+        workload = self.attempt.workload
+        named = [part for part in (workload.id, workload.name) if part and len(part) > 3]
+        stems = [one.rsplit("-", 1)[0] for one in own]
+        return not any(part in name for part in named) and not any(name.startswith(stem) for stem in stems)
 
     def learn_hits(self, hits: Iterable[Hit], stream: Stream) -> None:
         """Learn from the lines of the `origin` rules."""
