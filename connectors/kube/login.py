@@ -1,0 +1,120 @@
+"""The official client, signed in by kubeconfig or as a pod's service account, with connections that can be cut."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import urllib3
+
+from connectors.base import ConnectorError
+from connectors.kube.config import KubeConfig
+
+LOGIN_SECONDS = 30.0
+"""For reading a kubeconfig, whose user may be a command (exec)."""
+_T = TypeVar("_T")
+logging.getLogger("kubernetes").setLevel(logging.WARNING)  # it tells of each response at DEBUG, with secrets
+
+
+def api_client(config: KubeConfig, held: list[socket.socket]) -> Any:
+    """A `kubernetes.client.ApiClient` with one connection at a time, whose socket is in `held`.
+
+    Raises ConnectorError.
+    """
+    from kubernetes import client  # takes a second to import, and only clusters that are configured need it
+
+    settings: Any = client.Configuration()
+    within(LOGIN_SECONDS, lambda: _sign_in(config, settings), f"signing in with {config.login}")
+    hook = settings.refresh_api_key_hook
+    if hook is not None:
+        settings.refresh_api_key_hook = lambda fresh: within(
+            LOGIN_SECONDS, lambda: hook(fresh), f"renewing the token of {config.login}"
+        )
+    settings.retries = False  # retried here, with limits
+    settings.connection_pool_maxsize = 1
+    api = client.ApiClient(settings)
+    _hold_sockets(api.rest_client.pool_manager, held)
+    return api
+
+
+def _sign_in(kube: KubeConfig, settings: Any) -> None:
+    from kubernetes import config
+
+    logins: Any = config
+    try:
+        if kube.kubeconfig is None:
+            logins.load_incluster_config(client_configuration=settings)
+        else:
+            logins.load_kube_config(
+                config_file=str(kube.kubeconfig),
+                context=kube.context,
+                client_configuration=settings,
+                persist_config=False,
+            )
+    except logins.ConfigException as error:
+        words = " ".join(str(error).split())
+        if kube.kubeconfig is None:
+            hint = "set kubeconfig, or run Faultline in the cluster with a service account"
+            raise ConnectorError(f"not in a Kubernetes pod ({words}): {hint}") from None
+        raise ConnectorError(f"kubeconfig {kube.login}: {words}") from None
+    except (OSError, subprocess.SubprocessError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise ConnectorError(f"kubeconfig {kube.login}: {why}") from None
+    except Exception as error:  # the loader lets errors of YAML, JSON and of the user's command through as they are
+        raise ConnectorError(f"kubeconfig {kube.login} can not be used: {type(error).__name__}") from None
+
+
+def within(seconds: float, what: Callable[[], _T], doing: str) -> _T:
+    """The result of `what`, or ConnectorError when it takes longer. It goes on in its thread, which ends with the
+    process.
+    """
+    done: list[_T] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            done.append(what())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="kubernetes-login", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if failed:
+        raise failed[0]
+    if not done:
+        raise ConnectorError(f"{doing} took longer than {seconds:.0f} s: does its command wait for input?")
+    return done[0]
+
+
+def _hold_sockets(manager: Any, held: list[socket.socket]) -> None:
+    """Lets a watchdog cut whatever connection is in use."""
+
+    class Plain(urllib3.connection.HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            held[:] = [self.sock] if self.sock else []
+
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class Secure(urllib3.connection.HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            held[:] = [self.sock] if self.sock else []
+
+    class SecurePool(urllib3.HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+
+
+def close(api: Any) -> None:
+    """Closes the connections of a client."""
+    with contextlib.suppress(Exception):
+        api.rest_client.pool_manager.clear()

@@ -1,0 +1,115 @@
+"""Workloads of Kueue: found with what their pods did and where, collected as the scheduler's own files."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from connectors.base import CollectionReport, CollectRequest, ConnectorError, Found
+from connectors.http import Deadline
+from connectors.kube.errors import KubeError
+from connectors.kube.session import KubeSession
+from connectors.kube.sightings import SightingStore
+from connectors.kueue.client import KueueClient
+from connectors.kueue.collection import KueueCollection
+from connectors.kueue.config import KueueConfig
+from connectors.kueue.discovery import Cursor, Search
+from connectors.kueue.placements import PlacementWatch
+
+CHECK_SECONDS = 20.0
+
+
+class KueueConnector:
+    """`sightings` keeps what is seen of pods; without it only what is there at the time of collecting is known."""
+
+    def __init__(self, config: KueueConfig) -> None:
+        self.name = config.name
+        self.config = config
+        self.sightings: SightingStore | None = None
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> KueueConnector:
+        """From plain values, see docs/connectors/kueue.md. Raises ConfigError."""
+        return cls(KueueConfig.parse(config))
+
+    def cursor_at(self, since: float) -> dict[str, Any]:
+        """The cursor of a search that tells of everything that ended since then, as far as Kubernetes still has it."""
+        return Cursor(since=since).plain()
+
+    def find(self, cursor: dict[str, Any]) -> Iterator[Found]:
+        """Attempts that began or ended since `cursor`. Also captures where pods run. Raises ConnectorError."""
+        at = Cursor.read(cursor, time.time() - self.config.since)
+        with self._session(self.config.kube.time_limit) as session:
+            yield from Search(self.config, KueueClient(session), at, self.sightings).run()
+
+    @contextmanager
+    def collect(self, request: CollectRequest, stop: threading.Event | None = None) -> Iterator[KueueCollection]:
+        """What the API and the sightings tell of an attempt. Raises ConnectorError."""
+        seconds = min(self.config.kube.time_limit, request.limits.seconds)
+        with self._session(seconds, stop) as session:
+            yield KueueCollection(self.config, KueueClient(session), request, self.sightings)
+
+    def watch_placements(self, store: SightingStore, stop: threading.Event, *, turn: float = 240.0) -> None:
+        """Follows the pods until `stop` is set. Raises ConnectorError when they can't be watched."""
+        versions: dict[str | None, str] = {}
+        scopes = self.config.kube.namespaces or (None,)
+        while not stop.is_set():
+            for namespace in scopes:
+                seconds = turn if len(scopes) == 1 else 5.0
+                with self._session(seconds + 60.0, stop) as session:
+                    watch = PlacementWatch(KueueClient(session), store, namespace, self.config.pod_selector)
+                    versions[namespace] = watch.follow(versions.get(namespace, ""), seconds=seconds, idle=seconds)
+
+    def check(self, seconds: float = CHECK_SECONDS) -> CollectionReport:
+        """Are Workloads, pods, events and nodes readable? Within `seconds`."""
+        began = time.monotonic()
+        notes: list[str] = []
+        asked: list[str] = []
+        status, found = "ok", 0
+        try:
+            with self._session(seconds) as session:
+                for namespace in self.config.kube.namespaces or (None,):
+                    found += self._check(KueueClient(session), namespace, notes)
+                asked = session.asked
+            if not found and not notes:
+                status = "empty"
+                notes.append("the API answers, but there is no Workload: check namespaces, and that jobs name a queue")
+        except ConnectorError as error:
+            notes.append(str(error))
+        return CollectionReport(
+            source=self.name,
+            status="error" if notes and status == "ok" else status,
+            note="; ".join(dict.fromkeys(notes)),
+            connector=self.name,
+            duration_s=round(time.monotonic() - began, 3),
+            query="\n".join(asked),
+        )
+
+    def _check(self, client: KueueClient, namespace: str | None, notes: list[str]) -> int:
+        """Asks for one of each. Raises KubeError when it makes no sense to go on."""
+        from connectors.kube.resources import EVENTS, NODES, PODS
+
+        session = client.session
+        found = sum(len(page.items) for page in _first(client.workload_pages(namespace, limit=1)))
+        wanted = [(PODS, namespace), (EVENTS, namespace)] + ([(NODES, None)] if self.config.nodes else [])
+        for resource, where in wanted:
+            try:
+                _first(session.pages(resource, where, limit=1))
+            except KubeError as error:
+                if error.status != 403:
+                    raise
+                hint = ", or set nodes = false" if resource is NODES else ""
+                notes.append(f"{error}{hint}")
+        return found
+
+    def _session(self, seconds: float, stop: threading.Event | None = None) -> KubeSession:
+        return KubeSession(self.config.kube, Deadline(seconds, stop))
+
+
+def _first(pages: Iterator[Any]) -> list[Any]:
+    """The first page."""
+    page = next(pages, None)
+    return [] if page is None else [page]
