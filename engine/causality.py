@@ -23,6 +23,8 @@ TWO_CLOCKS = 15.0
 """Seconds by which two nodes' clocks may differ when nothing more is known."""
 LATE = 60.0
 """Seconds after the job was stuck from which a fault came too late to be the cause."""
+REACH = 300.0
+"""Seconds before the job stopped from which on something that is often harmless may have stopped it."""
 AT_WORK = 600.0
 """Seconds for which a log must go on as usual to show that the job worked, where its progress is not understood."""
 TIED = 10.0
@@ -101,6 +103,9 @@ def choose(
     ruled = [Ruled(f, refuted=_refuted(f, progress, window, degraded) or _was_late(f, trouble)) for f in possible]
     choice = Choice(ruled=ruled)
     for strong in (True, False):
+        if not strong:
+            for one in ruled:
+                one.refuted = one.refuted or _fell_short(one.finding, trouble, progress, alive)
         stage = [r for r in ruled if r.refuted is None and (strong == _is_strong(r.finding) or not strong)]
         _explain(stage)
         roots = _without_external([r for r in stage if r.open], choice)
@@ -167,6 +172,26 @@ def _was_late(finding: Finding, trouble: float | None) -> str | None:
         return None
     late = finding.onset - trouble
     return f"it came {_minutes(late)} after the job was already stuck or failing" if late > LATE else None
+
+
+def _fell_short(finding: Finding, trouble: float | None, progress: Progress, alive: list[Finding]) -> str | None:
+    """What is often harmless must reach the moment at which the job stopped, to be believed."""
+    if _is_strong(finding) or finding.rule.persists or finding.rule.degrades or finding.last is None:
+        return None
+    if finding.placed[0].hit.source is Source.SCHEDULER or (progress.steps and not progress.is_exact):
+        return None
+    last = progress.last_at if progress.is_exact else None
+    stopped = min((at for at in (trouble, last) if at is not None), default=None)
+    if stopped is None:
+        said = [f.onset for f in alive if f.role is Role.SYMPTOM and f.onset is not None and _in_own_words(f)]
+        stopped = min(said, default=None)
+    if stopped is None or finding.last >= stopped - REACH:
+        return None
+    return f"it was over {_minutes(stopped - finding.last)} before the job stopped"
+
+
+def _in_own_words(finding: Finding) -> bool:
+    return any(p.hit.inherited is None and p.hit.source is Source.APPLOG for p in finding.placed)
 
 
 def _is_strong(finding: Finding) -> bool:

@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from engine import causality, collective, outcome, series, story
+from engine import causality, collective, outcome, pace, series, story
 from engine.clock import StreamClock
 from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
@@ -24,6 +24,8 @@ from engine.told import Told
 
 MIN_SKEW, MAX_SKEW = 90.0, 6 * 3600.0
 """A node's clock counts as skewed when it is off by at least, at most so many seconds."""
+MOST_COUNTED = 8
+"""Logs in which an unknown way of writing progress is looked for."""
 _TEXT = (Source.APPLOG, Source.SYSLOG, Source.SCHEDULER)
 
 
@@ -158,6 +160,9 @@ def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner) -> Evid
         except Exception as error:
             note = " ".join(str(error).split()) or type(error).__name__
             reports.append(SourceReport(source=stream.name, status="error", streams=1, note=note[:300]))
+    if not any(scan.marks for scan in scans):
+        for scan in _largest_logs(scans):
+            scan.marks = pace.count(scan)
     own = [attempt_fact(attempt)]
     scans.append(
         _scan_facts(Stream(name="attempt.yaml", source=Source.SCHEDULER, open=io.BytesIO, size=0), own, scanner)
@@ -167,6 +172,12 @@ def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner) -> Evid
         places.learn_hits([hit for hit in scan.hits if hit.rule.id.startswith("origin.")], scan.stream)
     places.assume_ranks()
     return Evidenced(attempt, attempt_window(attempt), scans, facts, places, reports)
+
+
+def _largest_logs(scans: Sequence[StreamScan]) -> list[StreamScan]:
+    """The job's logs in which its progress would stand."""
+    logs = [scan for scan in scans if scan.stream.source is Source.APPLOG and scan.lines >= pace.LEAST_LINES]
+    return sorted(logs, key=lambda scan: (-scan.lines, scan.stream.name))[:MOST_COUNTED]
 
 
 def _scan_facts(stream: Stream, facts: Sequence[Fact], scanner: Scanner) -> StreamScan:

@@ -158,7 +158,7 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
 def elapsed_of(captures: dict[str, str]) -> float:
     for key, scale in (("elapsed_ms", 1000.0), ("elapsed_s", 1.0)):
         value = captures.get(key, "")
-        if value.replace(".", "", 1).isdigit():
+        if len(value) <= 15 and value.replace(".", "", 1).isdecimal():
             return float(value) / scale
     return 0.0
 
@@ -270,9 +270,11 @@ def group(placed: Iterable[Placed], window: Window) -> list[Finding]:
 
 def _summarise(finding: Finding) -> None:
     finding.placed.sort(key=lambda p: (p.at if p.at is not None else float("inf"), p.hit.stream, p.hit.offset))
+    times = [p.at for p in finding.placed if p.at is not None]
     own = [p.at for p in finding.placed if p.at is not None and p.hit.inherited is None]
-    times = own or [p.at for p in finding.placed if p.at is not None]
-    finding.first, finding.last = (times[0], times[-1]) if times else (None, None)
+    # A borrowed time may be much too early; it says only that the signal was not before it.
+    finding.first = min(own or times, default=None)
+    finding.last = max(times, default=None)
     finding.count = sum(p.hit.count for p in finding.placed)
     finding.nodes = tuple(sorted({p.node for p in finding.placed if p.node}))
     finding.ranks = tuple(sorted({p.rank for p in finding.placed if p.rank is not None}))

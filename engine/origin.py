@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import hostlist
 
 from engine.facts import Fact
-from engine.lines import Line
+from engine.lines import Line, whole
 from engine.model import Attempt, Stream
 from engine.scan import Hit
 
@@ -108,8 +108,8 @@ class Places:
             if "tasks" in captures:
                 self._learn_tasks(captures["node"], captures["tasks"])
                 continue
-            if captures.get("rank", "").isdigit() and ("nranks" in captures or "node" in captures):
-                named = int(captures["rank"])
+            named = whole(captures.get("rank", ""))
+            if named is not None and ("nranks" in captures or "node" in captures):
                 # A sub-communicator counts its own ranks: the envelope's rank is the global one.
                 rank = rank if rank is not None else named
                 if "bus" in captures and rank is not None:
@@ -176,11 +176,11 @@ class Places:
 
     def rank_of(self, line: Line, stream: Stream, captures: dict[str, str]) -> int | None:
         """Global rank: what the line names, its envelope, its stream; a local rank by its pod's or node's place."""
-        named = captures.get("rank", "")
+        named = whole(captures.get("rank", ""))
         if line.rank is not None:
             return line.rank
-        if named.isdigit():
-            return int(named)
+        if named is not None:
+            return named
         if stream.rank is not None:
             return stream.rank
         if line.mentioned_rank is not None:
@@ -205,7 +205,8 @@ class Places:
         address = _IP.search(peer)
         if address:
             return self.ips.get(address[0])
-        if peer.strip().isdigit():
-            return self.ranks.get(int(peer))
+        rank = whole(peer.strip())
+        if rank is not None:
+            return self.ranks.get(rank)
         host = re.split(r"[<:]", peer.strip("[] "))[0].strip("[]")
         return self.known(host)
