@@ -27,6 +27,8 @@ MAX_REREAD = 512 * 2**20
 """Bytes of a log that are read again for the last words of a silent rank."""
 _SAME_SIZES = ("allreduce", "broadcast", "allgather", "reducescatter", "barrier")
 _PAIR = re.compile(r"(?P<op>send|recv) (?P<me>\d+)(?:->|<-)(?P<peer>\d+)")
+BAR = "collective.bar"
+_GAVE_UP = re.compile(r"(?i)collective operation timeout|wait timeout after|timed out after \d+ ?ms|barrier.{0,40}time")
 _NUMEL = re.compile(r"NumelIn=(\d+), NumelOut=(\d+)")
 _NOT_WORDS = re.compile(
     rb"NCCL |ProcessGroup|TCPStore|[Ww]atchdog|frame #|Exception raised|terminate called"
@@ -247,6 +249,27 @@ def watchdog_mismatch(placed: Sequence[Placed]) -> list[Fact]:
     return facts
 
 
+def still_preparing(placed: Sequence[Placed]) -> list[Fact]:
+    """One rank was still preparing data, by its bar, when the time-outs of those that waited for it ran out."""
+    facts = []
+    for stream in sorted({one.hit.stream for one in placed if one.rule.id == BAR}):
+        own = [one for one in placed if one.hit.stream == stream]
+        bars = [one for one in own if one.rule.id == BAR]
+        gave_up = [one.hit.offset for one in own if _GAVE_UP.search(one.hit.text)]
+        last = max(
+            (b for b in bars if not gave_up or b.hit.offset < min(gave_up)), key=lambda b: b.hit.offset, default=None
+        )
+        if last is None or not gave_up or last.hit.captures["percent"] == "100":
+            continue
+        what = " ".join(last.hit.captures["what"].split()).rstrip(" :(")
+        text = (
+            f"collective preparing: {what} was at {last.hit.captures['percent']} % when the other ranks gave up waiting"
+        )
+        place = {"stream": stream}
+        facts.append(Fact(text, last.hit.offset, last.hit.line, last.hit.stamp, last.node, "collective", place))
+    return facts
+
+
 def who_is_missing(placed: Sequence[Placed], dumps: Dumps, places: Places, streams: Sequence[Stream]) -> Missing:
     """Ranks that the others waited for, and what they said last."""
     missing = _by_dumps(dumps) or _by_watchdog(placed, places)
@@ -277,7 +300,7 @@ def _by_watchdog(placed: Sequence[Placed], places: Places) -> Missing | None:
     everyone = set(places.ranks)
     if not waited or len(everyone) < 2:
         return None
-    (group, seq), ranks = max(waited.items(), key=lambda item: (len(item[1]), item[0]))
+    (_group, seq), ranks = max(waited.items(), key=lambda item: (len(item[1]), item[0]))
     reporters = set().union(*waited.values())
     absent = everyone - reporters
     if absent and len(ranks) >= 0.6 * len(everyone) and len(absent) <= max(1, len(everyone) // 4):
