@@ -71,6 +71,13 @@ class Progress(msgspec.Struct):
         return all(step.mark.exact for step in self.steps if step.mark.offset == self.last_offsets.get(step.stream))
 
 
+def _order(step: Step) -> tuple[float, str, int, int, str, str]:
+    """By time; at one moment by place and content, so that other file names change nothing."""
+    at = step.at if step.at is not None else float("-inf")
+    rank = step.mark.rank if step.mark.rank is not None else -1
+    return (at, step.node or "", rank, step.mark.offset, step.mark.sha256, step.stream)
+
+
 def _added_up(steps: Sequence[Step], start: float) -> float | None:
     """The latest moment at which the last step can have ended, in a log without times whose lines tell the pace."""
     lanes: dict[tuple[str, int | None], list[tuple[int, float]]] = {}
@@ -101,7 +108,7 @@ def read_progress(scans: Sequence[tuple[StreamScan, StreamClock, str | None]], w
             (clock, stamp) for scan, clock, _ in scans if scan.stream.source is Source.APPLOG for stamp in scan.ordinary
         ]
         progress.ordinary = sorted(at for clock, stamp in stamps if (at := clock.resolve(stamp).at) is not None)
-    progress.steps.sort(key=lambda s: (s.at if s.at is not None else float("-inf"), s.stream, s.mark.offset))
+    progress.steps.sort(key=_order)
     timed = [step for step in progress.steps if step.at is not None]
     if timed:
         progress.first, progress.last = timed[0], timed[-1]
@@ -128,7 +135,7 @@ def _paced(steps: Sequence[Step]) -> list[tuple[Step, float]]:
         by_lane.setdefault((step.stream, step.mark.rank, step.mark.rule.id), []).append(step)
     if not by_lane:
         return []
-    lane = max(by_lane.values(), key=lambda s: (len(s), s[0].stream, -(s[0].mark.rank or 0)))
+    lane = max(by_lane.values(), key=lambda s: (len(s), -(s[0].mark.rank or 0), s[0].mark.sha256, s[0].stream))
     logged = [(step, step.seconds) for step in lane if step.seconds is not None]
     if len(logged) >= len(lane) * 0.8:
         return logged[SETTLE:] if len(logged) > 4 * SETTLE else logged

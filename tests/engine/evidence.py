@@ -8,7 +8,8 @@ import io
 import re
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -18,7 +19,7 @@ from typing import Any
 import yaml
 import zstandard
 
-from engine.bundle import open_bundle
+from engine.bundle import Bundle, open_bundle
 from engine.diagnose import diagnose
 from engine.model import Diagnosis
 from engine.report import as_json
@@ -69,8 +70,13 @@ class Evidence:
             (folder / name).write_bytes(content)
         return folder
 
-    def diagnosed(self, rules: Ruleset | None = None) -> Diagnosis:
+    @contextmanager
+    def opened(self) -> Iterator[Bundle]:
         with tempfile.TemporaryDirectory() as folder, open_bundle(self.write(Path(folder) / "bundle")) as bundle:
+            yield bundle
+
+    def diagnosed(self, rules: Ruleset | None = None) -> Diagnosis:
+        with self.opened() as bundle:
             return diagnose(bundle.attempt, bundle.streams, rules or ruleset(), bundle="bundle")
 
     def copy(self) -> Evidence:
