@@ -320,7 +320,7 @@ class KubeSession:
                 raise untrusted(self.config, str(error.reason)) from None
             raise refused(self.config, doing, int(error.status), body, error.headers) from None
         except (HTTPError, OSError) as error:
-            raise self._broken(doing, error, watchdog, sum(limit)) from None
+            raise self._broken(doing, error, watchdog, limit[1]) from None
 
     def _broken(self, doing: str, error: Exception, watchdog: Watchdog | None, allowed: float) -> KubeError:
         """No whole answer came."""

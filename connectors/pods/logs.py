@@ -11,7 +11,7 @@ import msgspec
 from connectors.kube.errors import KubeError
 from connectors.kube.session import KubeSession
 from connectors.kube.times import parse, rfc3339_seconds
-from connectors.pods.parser import LOST, after, as_cri, first_stamp, last_stamp, seconds, whole_lines
+from connectors.pods.parser import LOST, after, as_cri, counted, first_stamp, last_stamp, seconds, whole_lines
 from connectors.refusals import Kind
 from connectors.spool import Spool
 
@@ -55,6 +55,8 @@ class LogResult(msgspec.Struct):
     last: bytes = b""
     size: int = 0
     lines: int = 0
+    overlaps: bool = False
+    """Whether some of it was there already."""
 
 
 class LogReader:
@@ -67,10 +69,9 @@ class LogReader:
     def read(self, place: LogPlace, limit: int, allowed: float, follow: float = 0.0) -> LogResult:
         """At most about `limit` bytes within `allowed` seconds; then `follow` seconds more of a running container."""
         result, began = LogResult(), time.monotonic()
-        options: dict[str, Any] = {"limit_bytes": max(int(limit * HEAD_SHARE), 1024)}
+        head = max(int(limit * HEAD_SHARE), 1024)
         try:
-            self._take(place, result, allowed, options)
-            if result.size >= options["limit_bytes"]:
+            if self._take(place, result, allowed, {"limit_bytes": head}) >= head:
                 self._take_end(place, result, limit, max(allowed - (time.monotonic() - began), 5.0))
             elif follow > 0 and place.running and not place.previous:
                 self._follow(place, result, follow)
@@ -82,8 +83,8 @@ class LogReader:
 
     def _take(
         self, place: LogPlace, result: LogResult, allowed: float, options: dict[str, Any], later_than: bytes = b""
-    ) -> None:
-        """One request, into the spool. Lines up to `later_than` are there already."""
+    ) -> int:
+        """One request, into the spool. Lines up to `later_than` are there already. Returns how much came."""
         options = {"timestamps": True, **options}
         if place.previous:
             options["previous"] = True
@@ -98,7 +99,9 @@ class LogReader:
         with self._session.log(
             place.namespace, place.pod, place.container, seconds=allowed, idle=idle, **options
         ) as blocks:
-            self._keep(place, result, whole_lines(blocks), later_than)
+            total = [0]
+            self._keep(place, result, whole_lines(counted(blocks, total), options.get("limit_bytes")), later_than)
+        return total[0]
 
     def _keep(self, place: LogPlace, result: LogResult, blocks: Iterable[bytes], later_than: bytes) -> None:
         fresh = not later_than
@@ -108,8 +111,9 @@ class LogReader:
                 result.note = f"the kubelet has no log of {place.label} any more"
                 return
             if not fresh:
-                block = after(block, later_than)
-                fresh = bool(block)
+                later = after(block, later_than)
+                result.overlaps = result.overlaps or len(later) < len(block)
+                block, fresh = later, bool(later)
                 if not fresh:
                     continue
             result.first = result.first or first_stamp(block)
@@ -123,19 +127,20 @@ class LogReader:
     def _take_end(self, place: LogPlace, result: LogResult, limit: int, allowed: float) -> None:
         """The last lines of a log that is longer than its limit."""
         usual = max(result.size // max(result.lines, 1), 1) if result.lines else USUAL_LINE
-        room = limit - result.size
-        edge = result.last
-        before = result.lines
+        room, edge = limit - result.size, result.last
         tail = LogResult(last=edge)
-        self._take(place, tail, allowed, {"tail_lines": max(room // usual, 1), "limit_bytes": max(room, 1024)}, edge)
-        result.last, result.size, result.lines = tail.last or edge, result.size + tail.size, before + tail.lines
+        options = {"tail_lines": max(room // usual, 1), "limit_bytes": max(2 * room, 1024)}
+        came = self._take(place, tail, allowed, options, edge)
+        result.last, result.size, result.lines = tail.last, result.size + tail.size, result.lines + tail.lines
+        said = f"{place.label} is longer than {limit} bytes"
         gap_from, gap_to = seconds(edge), seconds(tail.first)
-        if gap_from is not None and gap_to is not None:
+        if gap_from is not None and gap_to is not None and not tail.overlaps:
             result.partial = True
-            result.note = (
-                f"{place.label} is longer than {limit} bytes: lines from {rfc3339_seconds(gap_from)} to "
-                f"{rfc3339_seconds(gap_to)} are left out"
-            )
+            gap = f"{rfc3339_seconds(gap_from)} to {rfc3339_seconds(gap_to)}"
+            result.note = f"{said}: lines from {gap} are left out"
+        if came >= options["limit_bytes"]:
+            result.partial = True
+            result.note = f"{result.note or said}; its last lines are longer than the others and left out"
 
     def _follow(self, place: LogPlace, result: LogResult, follow: float) -> None:
         """What a running container writes now. A log that is rotated meanwhile is taken up again by time."""

@@ -25,10 +25,13 @@ def as_cri(lines: bytes) -> bytes:
     return _STAMPED.sub(rb"\1 stdout F ", lines)
 
 
-def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Blocks that end with a line's end. A last line that has none gets one."""
-    rest = b""
+def whole_lines(blocks: Iterable[bytes], cut_at: int | None = None) -> Iterator[bytes]:
+    """Blocks that end with a line's end. A last line that has none gets one, unless a limit of `cut_at` bytes has cut
+    it: then it is left out.
+    """
+    rest, total = b"", 0
     for block in blocks:
+        total += len(block)
         cut = block.rfind(b"\n") + 1
         if not cut:
             rest += block
@@ -39,8 +42,15 @@ def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
             continue
         yield rest + block[:cut]
         rest = block[cut:]
-    if rest:
+    if rest and (cut_at is None or total < cut_at):
         yield rest + b"\n"
+
+
+def counted(blocks: Iterable[bytes], total: list[int]) -> Iterator[bytes]:
+    """The blocks; their size is added to `total`."""
+    for block in blocks:
+        total[0] += len(block)
+        yield block
 
 
 def stamp_of(line: bytes) -> bytes:

@@ -224,6 +224,7 @@ class FakeKubernetes:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             timeout = 30
+            wbufsize = 1 << 16  # else head and body are two packets, of which the second waits for an acknowledgement
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -239,7 +240,8 @@ class FakeKubernetes:
                     self._send(fault.status, fault.body.encode(), headers=fault.headers)
                     return
                 try:
-                    if self.headers.get("Authorization") != f"Bearer {fake.token}":
+                    scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+                    if scheme.lower() != "bearer" or token != fake.token:
                         raise Refused(401, "Unauthorized", "Unauthorized")
                     answer = fake._answer(target.path, params)
                 except Refused as error:
@@ -261,6 +263,7 @@ class FakeKubernetes:
                     self.send_header(key, value)
                 self.end_headers()
                 self.wfile.write(body[: len(body) // 2] if cut else body)
+                self.wfile.flush()
                 self.close_connection = cut or self.close_connection
 
             def _stream(self, blocks: Iterator[bytes], cut: bool) -> None:
@@ -277,6 +280,7 @@ class FakeKubernetes:
                             self.close_connection = True
                             return
                     self.wfile.write(b"0\r\n\r\n")
+                    self.wfile.flush()
                 except OSError:
                     self.close_connection = True
 

@@ -10,7 +10,7 @@ import pytest
 from connectors.base import ConnectorError, FindProblem, FoundAttempt
 from connectors.kueue.connector import KueueConnector
 from tests.connectors.kueue.cluster import NOW, admitted, condition, evicted, owner, pod, workload
-from tests.fakes.kubernetes import Fault, FakeKubernetes
+from tests.fakes.kubernetes import FakeKubernetes, Fault
 
 Connect = Callable[..., KueueConnector]
 
@@ -182,7 +182,7 @@ def test_a_job_that_ends_and_is_deleted_between_two_searches_keeps_its_end(
     cluster.put(workload("t5", *admitted(), finished()))
     cluster.delete(workload("t5"))
     found = search()
-    assert {word for word in words(found)} == {("t5", 1, "Failed")}
+    assert set(words(found)) == {("t5", 1, "Failed")}
     assert (found[0].attempt.nodes, found[0].attempt.exit_code) == (("gpu-a",), "1")
     assert search() == []
 
