@@ -13,24 +13,17 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.findings import Finding, Placed, Window
+from engine.findings import Finding
 from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role, Source
-from engine.progress import Progress
+from engine.refute import Known, against, is_end, is_strong, without_its_log
 
 SAME_CLOCK = 2.0
 """Seconds by which two lines of one node may be out of order."""
 TWO_CLOCKS = 15.0
 """Seconds by which two nodes' clocks may differ when nothing more is known."""
-LATE = 60.0
-"""Seconds after the job was stuck from which a fault came too late to be the cause."""
-REACH = 300.0
-"""Seconds before the job stopped from which on something that is often harmless may have stopped it."""
-AT_WORK = 600.0
-"""Seconds for which a log must go on as usual to show that the job worked, where its progress is not understood."""
 TIED = 10.0
 """Causes that began within so many seconds of each other on different nodes cannot be ordered."""
 
-EXTERNAL_ENDS = {("scheduler", sub) for sub in ("preemption", "time_limit", "cancelled", "eviction")}
 _CLASS = {"hardware": 3, "platform": 4, "network": 4, "storage": 4, "scheduler": 2, "software": 6}
 _RESOURCE = {"gpu_oom", "host_oom", "capacity"}
 _NODE_DEATH = ("kernel.panic", "kernel.fatal", "cpu.", "memory.", "power.", "bmc.", "kernel.mce", "kernel.oops")
@@ -44,6 +37,8 @@ class Ruled(msgspec.Struct):
     explained_by: Finding | None = None
     later_than: Finding | None = None
     weak: str | None = None
+    doubtful: bool = False
+    """Its node's kernel log would decide, and is missing."""
 
     @property
     def open(self) -> bool:
@@ -65,11 +60,6 @@ class Choice(msgspec.Struct):
     """The fault shows on all nodes of the job alike, so no single node is blamed."""
 
 
-def is_end(finding: Finding) -> bool:
-    """An end from outside: preemption, time limit, cancellation, eviction."""
-    return (finding.rule.domain, finding.rule.sub_domain) in EXTERNAL_ENDS
-
-
 def rank_class(finding: Finding) -> int:
     """Precedence class: 1 external end, 2 node death, 3 device, 4 platform, network, storage, 5 resource limit, 6 user
     code.
@@ -84,38 +74,28 @@ def rank_class(finding: Finding) -> int:
     return _CLASS.get(rule.domain or "", 7)
 
 
-def choose(
-    findings: list[Finding],
-    trouble: float | None,
-    progress: Progress,
-    window: Window,
-    attempt: Attempt,
-    *,
-    degraded: bool,
-    ends: bool = True,
-) -> Choice:
+def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: bool = True) -> Choice:
     """Decide on the root of an attempt that did not succeed. Without `ends`, ends from outside are not looked at."""
     alive = [f for f in findings if f.aside is None and (ends or not is_end(f))]
     for finding in alive:
         if finding.rule.needs and not _has_needed(finding, alive):
             finding.role = Role.SYMPTOM
     possible = [f for f in alive if f.role in (Role.CAUSE, Role.EITHER)]
-    ruled = [Ruled(f, refuted=_refuted(f, progress, window, degraded) or _was_late(f, trouble)) for f in possible]
+    ruled = [
+        Ruled(f, refuted=against(f, known, alive), doubtful=without_its_log(f, known) is not None) for f in possible
+    ]
     choice = Choice(ruled=ruled)
     for strong in (True, False):
-        if not strong:
-            for one in ruled:
-                one.refuted = one.refuted or _fell_short(one.finding, trouble, progress, alive)
-        stage = [r for r in ruled if r.refuted is None and (strong == _is_strong(r.finding) or not strong)]
+        stage = [r for r in ruled if r.refuted is None and (strong == is_strong(r.finding) or not strong)]
         _explain(stage)
         roots = _without_external([r for r in stage if r.open], choice)
         if roots:
             _order(roots)
             _settle(choice, [r.finding for r in roots if r.open], attempt, alive)
             break
-    if choice.roots and _is_strong(choice.roots[0]):
+    if choice.roots and is_strong(choice.roots[0]):
         for one in ruled:
-            if one.open and one.finding not in choice.roots and not _is_strong(one.finding):
+            if one.open and one.finding not in choice.roots and not is_strong(one.finding):
                 one.weak = "it is often the far side of something else, and a firmer cause stands"
     return choice
 
@@ -150,54 +130,6 @@ def never_began(choice: Choice) -> Choice | None:
     return again
 
 
-def trouble_began(placed: list[Placed], progress: Progress, window: Window) -> float | None:
-    """When the job was stuck or failing at the latest: a time-out tells how long it waited, a tear-down has a time."""
-    known: list[float] = []
-    earliest = progress.last_at if progress.last_at is not None else window.start
-    for one in placed:
-        if one.at is None or one.aside:
-            continue
-        if one.hit.inherited is not None:
-            continue  # a borrowed time is too vague to measure from
-        if one.rule.role is Role.SYMPTOM and one.elapsed >= 60 and "elapsed_ms" in one.hit.captures:
-            known.append(one.at - one.elapsed)
-        elif one.rule.role is Role.TEARDOWN and one.rule.family == "slurm":
-            known.append(one.at)
-    fitting = [at for at in known if earliest is None or at >= earliest - 60]
-    return min(fitting, default=None)
-
-
-def _was_late(finding: Finding, trouble: float | None) -> str | None:
-    if trouble is None or finding.onset is None or is_end(finding) or finding.placed[0].hit.earliest_unknown:
-        return None
-    late = finding.onset - trouble
-    return f"it came {_minutes(late)} after the job was already stuck or failing" if late > LATE else None
-
-
-def _fell_short(finding: Finding, trouble: float | None, progress: Progress, alive: list[Finding]) -> str | None:
-    """What is often harmless must reach the moment at which the job stopped, to be believed."""
-    if _is_strong(finding) or finding.rule.persists or finding.rule.degrades or finding.last is None:
-        return None
-    if finding.placed[0].hit.source is Source.SCHEDULER or (progress.steps and not progress.is_exact):
-        return None
-    last = progress.last_at if progress.is_exact else None
-    stopped = min((at for at in (trouble, last) if at is not None), default=None)
-    if stopped is None:
-        said = [f.onset for f in alive if f.role is Role.SYMPTOM and f.onset is not None and _in_own_words(f)]
-        stopped = min(said, default=None)
-    if stopped is None or finding.last >= stopped - REACH:
-        return None
-    return f"it was over {_minutes(stopped - finding.last)} before the job stopped"
-
-
-def _in_own_words(finding: Finding) -> bool:
-    return any(p.hit.inherited is None and p.hit.source is Source.APPLOG for p in finding.placed)
-
-
-def _is_strong(finding: Finding) -> bool:
-    return finding.role is Role.CAUSE and not finding.bare
-
-
 def _has_needed(finding: Finding, alive: list[Finding]) -> bool:
     """Is one of the signals that the rule needs at the same node, and device where both name one?"""
     for other in alive:
@@ -211,45 +143,6 @@ def _has_needed(finding: Finding, alive: list[Finding]) -> bool:
 
 def _globbed(rule_id: str, pattern: str) -> bool:
     return rule_id == pattern or (pattern.endswith("*") and rule_id.startswith(pattern[:-1]))
-
-
-def _refuted(finding: Finding, progress: Progress, window: Window, degraded: bool) -> str | None:
-    """Why the job's own progress speaks against the finding, if it does."""
-    if finding.rule.degrades:
-        return None if degraded else "it slows a job down, but does not end it"
-    if is_end(finding):
-        return None
-    last = progress.last_at
-    if finding.last is None:
-        return _refuted_by_order(finding, progress)
-    since = max(finding.last, window.start or finding.last)
-    if last is not None and last > since + finding.rule.survives:
-        after = sum(1 for step in progress.steps if step.at is not None and step.at > since)
-        return f"training went on for {_minutes(last - since)} after it ({after} lines of progress)"
-    if finding.placed[0].hit.source is Source.SCHEDULER:
-        return None  # a pod that waits writes ordinary lines too
-    later = [at for at in progress.ordinary if at > since + AT_WORK and (window.end is None or at < window.end)]
-    if len(later) >= 5 and later[-1] - later[0] > AT_WORK:
-        return f"the job's log went on as usual for {_minutes(later[-1] - since)} after it"
-    return None
-
-
-def _refuted_by_order(finding: Finding, progress: Progress) -> str | None:
-    """Without times, only the order within one rank's stream counts."""
-    for placed in finding.placed:
-        last = progress.last_offsets.get(placed.hit.stream)
-        if last is None or last <= placed.hit.offset:
-            return None
-    after = sum(
-        1
-        for s in progress.steps
-        if s.stream == finding.placed[-1].hit.stream and s.mark.offset > finding.placed[-1].hit.offset
-    )
-    return f"training went on after it ({after} lines of progress in the same log)" if after >= 2 else None
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _explain(stage: list[Ruled]) -> None:
@@ -288,7 +181,7 @@ def _by_rule(cause: Finding, effect: Finding) -> bool:
         return not (elsewhere and effect.role is Role.CAUSE and effect.rule.domain == "hardware")
     if effect.role in (Role.SYMPTOM, Role.TEARDOWN, Role.CONFIRMATION):
         return True
-    if not _is_strong(cause):
+    if not is_strong(cause):
         return False
     if effect.role is Role.EITHER or effect.bare:
         return True

@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from engine import causality, collective, outcome, pace, series, story
+from engine import causality, collective, outcome, pace, refute, series, story
 from engine.clock import StreamClock
 from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
@@ -76,18 +76,26 @@ def diagnose(
     placed += _concluded([*dumps.facts, *mismatch, *missing.facts, *preparing], read, scanner)
     placed += _slowdown(progress)
     lapse_persistent(placed, window)
-    trouble = causality.trouble_began(placed, progress, window)
+    trouble = refute.trouble_began(placed, progress, window)
     lapse_healed(placed, trouble, progress.last_at)
     findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
     view = outcome.first_view(attempt, progress, findings, window)
-    choice = causality.choose(findings, trouble, progress, window, attempt, degraded=view.may_be_degraded)
+    known = refute.Known(
+        progress=progress,
+        window=window,
+        trouble=trouble,
+        kernel_logs=_kernel_logs(read),
+        has_job_log=any(scan.stream.source is Source.APPLOG and scan.lines for scan in read.scans),
+        degraded=view.may_be_degraded,
+    )
+    choice = causality.choose(findings, known, attempt)
     view = outcome.final_view(view, choice, missing, progress)
     if choice.roots and view.outcome is Outcome.TIMED_OUT and not progress.steps:
         choice = causality.never_began(choice) or choice
         view = outcome.by_root(view, choice)
-    if view.outcome is Outcome.HUNG and choice.roots and causality.is_end(choice.roots[0]):
+    if view.outcome is Outcome.HUNG and choice.roots and refute.is_end(choice.roots[0]):
         # Somebody ended a job that was already stuck: look for what it was stuck in.
-        choice = causality.choose(findings, trouble, progress, window, attempt, degraded=False, ends=False)
+        choice = causality.choose(findings, known, attempt, ends=False)
     choice = outcome.settle(view, choice, missing)
     reports = [*collected, *read.reports]
     return story.tell(
@@ -105,6 +113,14 @@ def diagnose(
             ruleset=ruleset.fingerprint,
         )
     )
+
+
+def _kernel_logs(read: Evidenced) -> frozenset[str]:
+    """Nodes of which a system log was read, alone or in one log of many nodes."""
+    logs = [scan for scan in read.scans if scan.stream.source is Source.SYSLOG and scan.lines]
+    named = {read.places.stream_node(scan.stream) for scan in logs}
+    hosts = {read.places.known(host) for scan in logs for host in scan.hosts}
+    return frozenset(node for node in named | hosts if node)
 
 
 def _concluded(facts: Sequence[Fact], read: Evidenced, scanner: Scanner) -> list[Placed]:

@@ -8,12 +8,13 @@ from statistics import median
 
 import msgspec
 
-from engine.causality import Choice, is_end
+from engine.causality import Choice
 from engine.collective import Missing
 from engine.findings import Finding, Window
 from engine.lines import whole
 from engine.model import NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Outcome, Source
 from engine.progress import Progress
+from engine.refute import is_end
 
 LONG_SILENCE = 480.0
 """Seconds without progress before an end from outside that make it a hang."""

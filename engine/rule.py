@@ -67,6 +67,7 @@ class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     cleared_by: tuple[str, ...] | None = None
     degrades: bool | None = None
     on_one_node: str | None = None
+    doubtful_without: tuple[str, ...] | None = None
     recommend: Recommend | None = None
     guide: str | None = None
     does_not_prove: str | None = None
@@ -135,6 +136,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     degrades: bool
     on_one_node: tuple[str, str] | None
     """Domain and sub-domain when all ranks of one node report it and no other node does: then the node is to blame."""
+    doubtful_without: tuple[str, ...]
+    """Sources without which it is never a root: they would show the fault that looks the same."""
     recommend: Recommend | None
     guide: str
     does_not_prove: str
@@ -278,6 +281,7 @@ def build_rule(parts: dict[str, Any], status: str) -> Rule:
         cleared_by=tuple(parts.get("cleared_by") or ()),
         degrades=bool(parts.get("degrades")),
         on_one_node=_pair(parts.get("on_one_node")),
+        doubtful_without=tuple(parts.get("doubtful_without") or ()),
         recommend=parts.get("recommend"),
         guide=parts.get("guide") or "",
         does_not_prove=parts.get("does_not_prove") or "",

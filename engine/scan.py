@@ -184,6 +184,8 @@ class _Pass:
             line = self._clean(line_at(block, start))
             if start not in found and line.stamp is not None and len(self._result.ordinary) < 400:
                 self._result.ordinary.append(line.stamp)
+            if line.host is not None and len(self._result.hosts) < 4096:
+                self._result.hosts.add(line.host)
             for stamp in line.stamps:
                 if len(self._result.samples) < 400:
                     self._result.samples.append((stamp, line.text))

@@ -10,7 +10,7 @@ import msgspec
 
 from engine import __version__
 from engine.advice import recommend
-from engine.causality import Ruled, blamed, is_end, may_explain
+from engine.causality import Ruled, blamed, may_explain
 from engine.findings import Finding, Placed
 from engine.fingerprint import fingerprint
 from engine.model import (
@@ -28,6 +28,7 @@ from engine.model import (
     rfc3339,
 )
 from engine.progress import Progress
+from engine.refute import is_end
 from engine.told import Told
 from engine.trail import Trail, clock_time, refs
 
@@ -377,6 +378,7 @@ def _affected(told: Told, root: RootCause | None) -> tuple[AffectedNode, ...]:
     suspects: set[str] = set()
     if root is None and told.outcome.outcome is not Outcome.SUCCEEDED:
         suspects = set(told.choice.nodes) if told.choice.ambiguous else set(told.missing.nodes)
+        suspects |= {node for ruled in told.choice.ruled if ruled.doubtful for node in ruled.finding.nodes}
     out = []
     for node in sorted({*first, *causes, *suspects}):
         role = "cause" if node in causes else "suspect" if node in suspects else "affected"
