@@ -12,7 +12,7 @@ import pytest
 from connectors.base import CollectRequest, ConfigError, Connector, ConnectorError, FindProblem, FoundAttempt, Limits
 from connectors.files.client import Roots
 from connectors.files.connector import FilesConnector
-from connectors.registry import Registry
+from connectors.registry import FACTORIES, Registry
 from engine.model import Attempt, Workload
 
 MANIFEST = 'schema: 1\nworkload: {id: "%s", scheduler: slurm, cluster: c1}\nattempt: {number: 1, nodes: [gx-01]}\n'
@@ -169,7 +169,10 @@ def test_a_root_may_itself_be_a_link(tmp_path: Path) -> None:
         ({"files": {"roots": ["/x"]}}, "connector files: roots must map names to folders"),
         ({"files": {"roots": {"a:b": "/x"}}}, "connector files: roots: a name is empty or holds a colon"),
         ({"files": {"roots": {"a": "/x"}, "watch": ["b"]}}, "connector files: watch: 'b' is not one of its roots"),
-        ({"logs": {"kind": "carrier-pigeon"}}, "connector logs: kind 'carrier-pigeon' is not one of files"),
+        (
+            {"logs": {"kind": "carrier-pigeon"}},
+            f"connector logs: kind 'carrier-pigeon' is not one of {', '.join(sorted(FACTORIES))}",
+        ),
     ],
 )
 def test_a_wrong_configuration_is_told_with_connector_and_key(config: dict[str, Any], says: str) -> None:
