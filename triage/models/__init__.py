@@ -17,6 +17,7 @@ from triage.models.incident import (
     Severity,
     Ticket,
 )
+from triage.models.saved_view import Audience, DefaultView, SavedView
 from triage.models.share import ShareLink, ShareOpening
 from triage.models.stream import Stream
 from triage.models.timeline import EventKind, TimelineEvent
@@ -26,11 +27,13 @@ from triage.models.workload import Workload
 __all__ = [
     "CORRECTIONS",
     "Attempt",
+    "Audience",
     "Cluster",
     "Collection",
     "CollectionState",
     "Comment",
     "CommentRevision",
+    "DefaultView",
     "Diagnosis",
     "DiagnosisNode",
     "Discovery",
@@ -42,6 +45,7 @@ __all__ = [
     "NodeRole",
     "NotTheSame",
     "Notification",
+    "SavedView",
     "Severity",
     "ShareLink",
     "ShareOpening",

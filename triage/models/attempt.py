@@ -7,7 +7,7 @@ from datetime import datetime
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Cast, Coalesce, Extract, Greatest
 
 from triage.models.cluster import Cluster
 from triage.models.workload import Workload
@@ -32,20 +32,32 @@ class VerdictStatus(models.TextChoices):
     DISAGREES = "disagrees", "Engine now disagrees"
 
 
+_ELAPSED = Extract(
+    models.ExpressionWrapper(models.F("ended_at") - models.F("started_at"), output_field=models.DurationField()),
+    "epoch",
+)
+_GPU_HOURS = (
+    Cast(models.Func("nodes", function="CARDINALITY", output_field=models.IntegerField()), models.FloatField())
+    * models.F("gpus_per_node")
+    * Greatest(Cast(_ELAPSED, models.FloatField()), 0.0)
+    / 3600.0
+)
+
 UNFINISHED = (TriageState.PENDING, TriageState.COLLECTING, TriageState.DIAGNOSING)
 
 
 class Attempt(models.Model):
     """One execution of a workload. Identity: cluster, scheduler, workload id, number.
 
-    `cluster` and `user` repeat the workload's; `outcome` the current diagnosis's; `domain`, `sub_domain` and
-    `blamed_nodes` the answer that stands: a person's verdict, else the current diagnosis. So lists filter, count and
-    page on one table.
+    `cluster`, `user` and `queue` repeat the workload's; `outcome`, `rule`, `matched` and `missing` the current
+    diagnosis's; `domain`, `sub_domain` and `blamed_nodes` the answer that stands: a person's verdict, else the current
+    diagnosis. So lists filter, count and page on one table.
     """
 
     workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="attempts")
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="attempts")
     user = models.CharField(max_length=253, blank=True)
+    queue = models.CharField(max_length=253, blank=True)
     number = models.PositiveIntegerField(default=1)
 
     state = models.CharField(max_length=128, blank=True, help_text="The scheduler's own word, e.g. FAILED.")
@@ -74,6 +86,24 @@ class Attempt(models.Model):
         help_text="The current one.",
     )
     outcome = models.CharField(max_length=32, blank=True)
+    rule = models.CharField(max_length=200, blank=True, help_text="Of the root cause; empty when there is none.")
+    matched = ArrayField(
+        models.CharField(max_length=200),
+        default=list,
+        blank=True,
+        help_text="Every rule that the diagnosis names: as root, rival, symptom or in its evidence.",
+    )
+    missing = ArrayField(
+        models.CharField(max_length=32), default=list, blank=True, help_text="Sources that were not complete."
+    )
+    lost_gpu_hours = models.GeneratedField(
+        expression=models.Case(
+            models.When(outcome="succeeded", then=models.Value(0.0)), default=Coalesce(_GPU_HOURS, 0.0)
+        ),
+        output_field=models.FloatField(),
+        db_persist=True,
+        help_text="Nodes x GPUs a node x elapsed hours of an attempt that didn't succeed; 0 where unknown.",
+    )
     domain = models.CharField(max_length=32, blank=True)
     sub_domain = models.CharField(max_length=32, blank=True)
     blamed_nodes = ArrayField(
@@ -117,15 +147,32 @@ class Attempt(models.Model):
             models.Index(fields=["outcome", "-sort_at", "-id"], name="attempt_by_outcome"),
             models.Index(fields=["cluster", "-sort_at", "-id"], name="attempt_by_cluster"),
             models.Index(fields=["user", "-sort_at", "-id"], name="attempt_by_user"),
-            # all that facets count, so that they are counted in the index alone
+            models.Index(fields=["queue", "-sort_at", "-id"], name="attempt_by_queue"),
+            models.Index(fields=["-lost_gpu_hours", "-id"], name="attempt_by_loss"),
             models.Index(
-                fields=["domain", "sub_domain", "outcome", "triage_state", "cluster", "user"],
-                include=["sort_at"],
-                name="attempt_facets",
+                fields=["rule", "sort_at"], name="attempt_by_rule", opclasses=["varchar_pattern_ops", "timestamptz_ops"]
+            ),
+            # all that facets and insights count, so that they are counted in the index alone
+            models.Index(
+                fields=["sort_at"],
+                include=[
+                    "domain",
+                    "sub_domain",
+                    "outcome",
+                    "triage_state",
+                    "verdict_status",
+                    "cluster",
+                    "user",
+                    "queue",
+                    "lost_gpu_hours",
+                ],
+                name="attempt_counts",
             ),
             models.Index(fields=["verdict_status", "-sort_at", "-id"], name="attempt_by_verdict"),
             GinIndex(fields=["nodes"], name="attempt_by_node"),
             GinIndex(fields=["blamed_nodes"], name="attempt_by_blamed_node"),
+            GinIndex(fields=["matched"], name="attempt_by_matched_rule"),
+            GinIndex(fields=["missing"], name="attempt_by_missing"),
             GinIndex(OpClass("search", name="gin_trgm_ops"), name="attempt_by_text"),
             models.Index(
                 fields=["triage_state", "triage_queued_at"],
@@ -148,6 +195,13 @@ class Attempt(models.Model):
         if self.verdict is not None:
             return self.verdict.title
         return self.diagnosis.title if self.diagnosis is not None else ""
+
+    @property
+    def suspects(self) -> list[str]:
+        """Which of the blamed nodes are only suspect, in the engine's view. Needs `diagnosis.blamed` of a list."""
+        if self.verdict is not None or self.diagnosis is None:
+            return []
+        return [named.node for named in getattr(self.diagnosis, "blamed", ()) if named.role == "suspect"]
 
     @property
     def elapsed_seconds(self) -> float | None:

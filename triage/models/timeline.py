@@ -9,6 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from triage.models.attempt import Attempt
+from triage.models.cluster import Cluster
 from triage.models.incident import Incident
 
 
@@ -48,6 +49,9 @@ class EventKind(models.TextChoices):
     COMMENT_ADDED = "comment.added", "Commented"
     COMMENT_EDITED = "comment.edited", "Edited a comment"
     COMMENT_DELETED = "comment.deleted", "Deleted a comment"
+    NODE_NOTED = "node.noted", "Noted"
+    NODE_DRAINED = "node.drained", "Drained"
+    NODE_RETURNED = "node.returned", "Returned to service"
     SHARE_MADE = "share.made", "Made a share link"
     SHARE_REVOKED = "share.revoked", "Revoked a share link"
     SHARE_OPENED = "share.opened", "Share link opened"
@@ -62,6 +66,8 @@ class TimelineEvent(models.Model):
     )
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, null=True, blank=True, related_name="events")
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, null=True, blank=True, related_name="events")
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    node = models.CharField(max_length=253, blank=True, help_text="The node of `cluster` that it is about.")
     happened_at = models.DateTimeField(default=timezone.now)
     recorded_at = models.DateTimeField(auto_now_add=True)
     payload = models.JSONField(default=dict)
@@ -74,6 +80,9 @@ class TimelineEvent(models.Model):
                 fields=["incident", "happened_at", "id"],
                 name="event_by_incident",
                 condition=models.Q(incident__isnull=False),
+            ),
+            models.Index(
+                fields=["node", "cluster", "happened_at", "id"], name="event_by_node", condition=~models.Q(node="")
             ),
         ]
 

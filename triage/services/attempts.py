@@ -40,7 +40,9 @@ def record_attempt(facts: engine.Attempt, *, actor: AbstractBaseUser | None = No
         "gpus_per_node": facts.gpus_per_node,
     }
     attempt, created = Attempt.objects.get_or_create(
-        workload=workload, number=facts.number, defaults={**values, "cluster": cluster, "user": workload.user}
+        workload=workload,
+        number=facts.number,
+        defaults={**values, "cluster": cluster, "user": workload.user, "queue": workload.queue},
     )
     if created:
         # read back what the database generates
@@ -49,9 +51,9 @@ def record_attempt(facts: engine.Attempt, *, actor: AbstractBaseUser | None = No
     else:
         attempt = Attempt.objects.select_for_update().get(pk=attempt.pk)
         changed = [name for name, value in values.items() if getattr(attempt, name) != value]
-        if attempt.user != workload.user:
-            attempt.user = workload.user
-            attempt.save(update_fields=["user"])
+        if (attempt.user, attempt.queue) != (workload.user, workload.queue):
+            attempt.user, attempt.queue = workload.user, workload.queue
+            attempt.save(update_fields=["user", "queue"])
         if changed:
             for name in changed:
                 setattr(attempt, name, values[name])

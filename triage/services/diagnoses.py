@@ -20,6 +20,8 @@ from triage.services.grouping import group_attempt
 from triage.services.triage import DiagnosisLease
 from triage.services.verdicts import ANSWER_FIELDS, reconsider
 
+MAX_NAMED_RULES = 200
+
 
 def evidence_hash(facts: engine.Attempt, streams: Sequence[Stream], reports: Sequence[engine.SourceReport]) -> str:
     """SHA-256 over everything that a diagnosis is drawn from, whatever the order."""
@@ -100,7 +102,8 @@ def _held(lease: DiagnosisLease) -> Attempt | None:
 def _make_current(attempt: Attempt, diagnosis: Diagnosis) -> None:
     before = attempt.diagnosis_id
     attempt.diagnosis = diagnosis
-    attempt.outcome = diagnosis.outcome
+    attempt.outcome, attempt.rule = diagnosis.outcome, diagnosis.rule
+    attempt.matched, attempt.missing = named_rules(diagnosis.contract), missing_sources(diagnosis.contract)
     reconsider(attempt)
     attempt.triage_state = TriageState.DONE
     attempt.triage_reason = ""
@@ -108,7 +111,7 @@ def _make_current(attempt: Attempt, diagnosis: Diagnosis) -> None:
     attempt.triage_finished_at = timezone.now()
     attempt.save(
         update_fields=[
-            "diagnosis", "outcome", *ANSWER_FIELDS,
+            "diagnosis", "outcome", "rule", "matched", "missing", *ANSWER_FIELDS,
             "triage_state", "triage_reason", "triage_lease", "triage_finished_at",
         ]
     )  # fmt: skip
@@ -116,6 +119,18 @@ def _make_current(attempt: Attempt, diagnosis: Diagnosis) -> None:
     if before is not None and before != diagnosis.pk:
         record_event(EventKind.DIAGNOSIS_SUPERSEDED, attempt=attempt, diagnosis=before, by=diagnosis.pk)
     group_attempt(attempt, diagnosis)
+
+
+def named_rules(contract: dict[str, Any]) -> list[str]:
+    """Every rule that a diagnosis names, in order; at most MAX_NAMED_RULES."""
+    named = [contract["root_cause"] or {}, *contract["candidates"], *contract["symptoms"], *contract["evidence"]]
+    rules = {short(part["rule"], 200) for part in named if part.get("rule")}
+    return sorted(rules)[:MAX_NAMED_RULES]
+
+
+def missing_sources(contract: dict[str, Any]) -> list[str]:
+    """The sources that were not there or not complete, in order."""
+    return sorted({short(report["source"], 32) for report in contract["coverage"] if report["status"] != "ok"})
 
 
 def _nodes(diagnosis: Diagnosis) -> list[DiagnosisNode]:

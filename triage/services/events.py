@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from django.utils import timezone
 
-from triage.models import Attempt, EventKind, Incident, TimelineEvent
+from triage.models import Attempt, Cluster, EventKind, Incident, TimelineEvent
 
 
 def record_event(
@@ -16,12 +16,14 @@ def record_event(
     *,
     attempt: Attempt | None = None,
     incident: Incident | None = None,
+    cluster: Cluster | None = None,
+    node: str = "",
     actor: AbstractBaseUser | None = None,
     happened_at: datetime | None = None,
     **payload: Any,
 ) -> TimelineEvent:
-    """Appends an event. `payload` holds plain values; `actor` is None when the system acted by itself."""
+    """Appends an event; one about a node names its cluster too. `payload` holds plain values; `actor` is None when the system acted by itself."""
     return TimelineEvent.objects.create(
-        kind=kind.value, attempt=attempt, incident=incident, actor=actor,
+        kind=kind.value, attempt=attempt, incident=incident, cluster=cluster, node=node, actor=actor,
         happened_at=happened_at or timezone.now(), payload=payload,
     )  # fmt: skip
