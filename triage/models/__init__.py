@@ -7,7 +7,7 @@ from triage.models.cluster import Cluster
 from triage.models.collection import Collection, CollectionState
 from triage.models.comment import Comment, CommentRevision, Notification
 from triage.models.diagnosis import Diagnosis, DiagnosisNode, NodeRole
-from triage.models.discovery import Discovery
+from triage.models.discovery import Discovery, Recollection, RunningAttempt, SightedObject
 from triage.models.incident import (
     Incident,
     IncidentKey,
@@ -45,10 +45,13 @@ __all__ = [
     "NodeRole",
     "NotTheSame",
     "Notification",
+    "Recollection",
+    "RunningAttempt",
     "SavedView",
     "Severity",
     "ShareLink",
     "ShareOpening",
+    "SightedObject",
     "Stream",
     "Ticket",
     "TimelineEvent",

@@ -19,6 +19,7 @@ from triage.blobs import StoredBlob
 from triage.models import Attempt, Collection, CollectionState, EventKind, Stream
 from triage.services.events import record_event
 from triage.services.facts import keepable, short
+from triage.services.recollecting import better_reports, plan_retry
 from triage.services.triage import MAX_TRIES, continue_triage
 
 
@@ -145,12 +146,20 @@ def finish_collection(
     collection = Collection.objects.select_for_update().get(pk=lease.collection.pk)
     if collection.lease != lease.token or collection.state != CollectionState.RUNNING:
         return False
+    again = bool(collection.reports)
     for stream in streams:
-        _keep_stream(collection, stream)
+        if not (again and _has_more(collection, stream)):
+            _keep_stream(collection, stream)
     collection.streams_done = len(streams)
     collection.bytes_done = sum(stream.blob.size for stream in streams)
     _finish(collection, reports)
     return True
+
+
+def _has_more(collection: Collection, stream: CollectedStream) -> bool:
+    """Did an earlier round bring more of a stream? Logs are rotated, events and pods vanish."""
+    known = Stream.objects.filter(attempt_id=collection.attempt_id, name=short(stream.name, 1024)).exclude(blob="")
+    return known.filter(size__gt=stream.blob.size).exists()
 
 
 def _keep_stream(collection: Collection, stream: CollectedStream) -> None:
@@ -174,7 +183,7 @@ def _keep_stream(collection: Collection, stream: CollectedStream) -> None:
 
 
 def _finish(collection: Collection, reports: Sequence[CollectionReport]) -> None:
-    plain = keepable(msgspec.to_builtins(list(reports)))
+    plain = better_reports(collection.reports, keepable(msgspec.to_builtins(list(reports))))
     collection.state = CollectionState.DONE
     collection.lease = None
     collection.reports = plain
@@ -189,4 +198,6 @@ def _finish(collection: Collection, reports: Sequence[CollectionReport]) -> None
         bytes=collection.bytes_done,
         problems=bad,
     )
+    if any(report["status"] == "error" for report in plain):
+        plan_retry(collection.attempt_id)
     continue_triage(collection.attempt_id)

@@ -1,23 +1,91 @@
-"""The connectors of this installation, by its settings."""
+"""The connectors of this installation: received bundles, watched folders, and the sources of its clusters."""
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 from django.conf import settings
 
-from connectors.registry import Registry
+from connectors.base import ConfigError, Connector
+from connectors.registry import FACTORIES, Registry
 from triage.blobs import BlobStore
+from triage.configuration import ClusterConfig, Configuration, SourceConfig, config_path, load
 from triage.services import spool
+from triage.services.sightings import DatabaseSightings
+
+FILES = "files"
 
 
-@cache
+def configuration() -> Configuration:
+    """The clusters that are configured, as the file says now."""
+    path = config_path(Path(settings.BASE_DIR))
+    return _configuration(path, _stamp(path))
+
+
 def registry() -> Registry:
-    """The connectors that are set up. Raises ConfigError."""
-    watched = {f"watch{number}": path for number, path in enumerate(settings.FAULTLINE_WATCH)}
-    return Registry.from_config({"files": {"roots": {spool.ROOT: spool.folder(), **watched}, "watch": list(watched)}})
+    """The connectors that are set up. A source with an error in its configuration is not among them.
+
+    Raises ConfigError.
+    """
+    return _registry(configuration())
 
 
 def blob_store() -> BlobStore:
     """Where raw streams are kept."""
     return BlobStore(settings.FAULTLINE_DATA_DIR / "blobs")
+
+
+def find_source(key: str) -> tuple[ClusterConfig, SourceConfig]:
+    """A source by its name among all connectors, `cluster/source`. Raises ConfigError."""
+    cluster_name, _, name = key.partition("/")
+    cluster = configuration().clusters.get(cluster_name)
+    source = cluster.source(name) if cluster is not None else None
+    if cluster is None or source is None:
+        raise ConfigError(f"source {key!r} is not configured")
+    return cluster, source
+
+
+def make_connector(source: SourceConfig) -> Connector:
+    """A source's connector, with what it may need of the database. Raises ConfigError."""
+    connector = source.connector()
+    if hasattr(connector, "sightings"):
+        connector.sightings = DatabaseSightings(source.cluster)
+    return connector
+
+
+def _stamp(path: Path | None) -> tuple[int, int] | None:
+    """Changes when the file does, so that a worker need not be restarted for it."""
+    try:
+        facts = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return (facts.st_mtime_ns, facts.st_size) if facts is not None else None
+
+
+@cache
+def _configuration(path: Path | None, stamp: tuple[int, int] | None) -> Configuration:
+    return load(path)
+
+
+_registries: list[tuple[Configuration, Registry]] = []
+
+
+def _registry(found: Configuration) -> Registry:
+    if not _registries or _registries[0][0] is not found:
+        watched = {f"watch{number}": path for number, path in enumerate(settings.FAULTLINE_WATCH)}
+        roots = {spool.ROOT: spool.folder(), **watched}
+        connectors = {FILES: FACTORIES[FILES]({"name": FILES, "roots": roots, "watch": list(watched)})}
+        for cluster in found.clusters.values():
+            connectors |= {source.key: make_connector(source) for source in cluster.sources}
+        _registries[:] = [(found, Registry(connectors))]
+    return _registries[0][1]
+
+
+def forget_configuration() -> None:
+    """Reads everything anew the next time."""
+    _configuration.cache_clear()
+    _registries.clear()
+
+
+registry.cache_clear = forget_configuration  # type: ignore[attr-defined]

@@ -1,70 +1,197 @@
-"""Discovery: new attempts are found by the connectors that can search, and triaged."""
+"""Discovery: new attempts are found by the sources that can search, each by one worker at a time, and triaged."""
 
 from __future__ import annotations
 
 import logging
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from contextlib import ExitStack
+from datetime import timedelta
+from functools import partial
+from typing import Any
 
-from django.db import connection
+import msgspec
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from connectors.base import Connector, ConnectorError, FindProblem, FoundAttempt
+from connectors.base import (
+    CollectionReport,
+    CollectRequest,
+    ConfigError,
+    Connector,
+    ConnectorError,
+    FindProblem,
+    FoundAttempt,
+    Limits,
+)
+from engine import model as engine
+from engine.diagnose import diagnose as run_engine
+from engine.model import Outcome, Stream
 from triage.celery import app
-from triage.models import Discovery
+from triage.configuration import ClusterConfig, SourceConfig
+from triage.models import RunningAttempt
+from triage.services.attempts import AttemptRefused
 from triage.services.bundles import ImportRefused, import_found
-from triage.services.facts import short
-from triage.services.sources import registry
+from triage.services.discovery import (
+    SearchLease,
+    end_search,
+    keep_cursor,
+    lease_look,
+    lease_search,
+    record_ended,
+    record_found,
+    record_look,
+    renew_search,
+    running_to_look_at,
+)
+from triage.services.recollecting import due_recollections, recollect
+from triage.services.sources import FILES, configuration, find_source, registry
 from triage.tasks.collecting import RETRY
+from triage.tasks.heartbeat import Heartbeat, LeaseLost
+from triage.tasks.rules import ruleset
 
 logger = logging.getLogger(__name__)
+
+CURSOR_SECONDS = 2.0
+"""How often the cursor of a search that tells much is kept. What is told again after a crash changes nothing."""
+LIVE_LIMITS = Limits(streams=2000, bytes=512 * 1024**2, seconds=300.0)
+STALLED = (Outcome.HUNG.value, Outcome.DEGRADED.value)
 
 
 @app.task(name="triage.discover", **RETRY)
 def discover() -> None:
-    """Searches every connector once; one search of a connector at a time, whoever asks."""
-    for name, connector in registry():
-        with _alone(f"discover:{name}") as mine:
-            if mine:
-                search(name, connector)
+    """Starts a search of every source that finds attempts, and what else is due."""
+    found = configuration()
+    for error in found.errors:
+        logger.error("configuration: %s", error)
+    keys = [FILES, *(source.key for cluster in found.clusters.values() for source in cluster.sources if source.finds)]
+    for key in keys:
+        _hint(discover_source, key)
+    for attempt_id in due_recollections():
+        recollect(attempt_id)
+    for running_id in running_to_look_at():
+        _hint(look_at_running, running_id)
 
 
-def search(name: str, connector: Connector) -> None:
-    """Everything new since the kept cursor. The cursor moves on only after what it covers is recorded."""
-    state, _ = Discovery.objects.get_or_create(connector=name, cluster="")
-    error = ""
+def _hint(task: Any, argument: Any) -> None:
+    """A message that may be lost: the next beat sends it again."""
+    task.apply_async(args=[argument], expires=60)
+
+
+@app.task(name="triage.discover_source", **RETRY)
+def discover_source(key: str) -> None:
+    """Searches one source, unless another worker is at it."""
+    lease = lease_search(key)
+    if lease is None:
+        return
     try:
-        for step in connector.find(state.cursor):
+        connector = registry().get(key)
+        with Heartbeat(partial(renew_search, lease)) as heartbeat:
+            search(key, connector, lease, heartbeat)
+    except LeaseLost:
+        logger.info("the search of %s was taken over", key)
+    except ConfigError as error:
+        end_search(lease, found=0, error=str(error))
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:
+        logger.exception("the search of %s failed", key)
+        end_search(lease, found=0, error=f"internal error, see the worker's log: {type(error).__name__}: {error}")
+
+
+def search(key: str, connector: Connector, lease: SearchLease, heartbeat: Heartbeat) -> None:
+    """Everything new since the kept cursor. The cursor moves on only after what it covers is recorded.
+
+    Raises LeaseLost.
+    """
+    error, count = "", 0
+    cursor, kept_at = None, time.monotonic()
+    try:
+        for step in connector.find(lease.cursor):
+            heartbeat.check()
             match step.found:
                 case FoundAttempt() as found:
-                    try:
-                        import_found(found, name)
-                    except ImportRefused as refusal:
-                        error = f"{found.ref}: {refusal}"
+                    count += 1
+                    error = _record(key, found) or error
                 case FindProblem() as problem:
                     error = f"{problem.ref}: {problem.message}"
-            if error:
-                logger.warning("discover %s: %s", name, error)
-            state.cursor = step.cursor
-            state.save(update_fields=["cursor"])
+                    logger.warning("discover %s: %s", key, error)
+            cursor = step.cursor
+            if time.monotonic() - kept_at >= CURSOR_SECONDS:
+                _keep(lease, cursor)
+                kept_at = time.monotonic()
     except ConnectorError as failure:
         error = str(failure)
-        logger.warning("discover %s: %s", name, error)
-    state.last_run_at, state.last_error = timezone.now(), short(error, 1000)
-    state.save(update_fields=["last_run_at", "last_error"])
+        logger.warning("discover %s: %s", key, error)
+    if cursor is not None:
+        _keep(lease, cursor)
+    end_search(lease, found=count, error=error)
 
 
-@contextmanager
-def _alone(what: str) -> Iterator[bool]:
-    """Whether no other process is at it; held for the block, given back by the database when the process dies."""
-    key = zlib.crc32(what.encode())
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [key])
-        mine = bool(cursor.fetchone()[0])
+def _keep(lease: SearchLease, cursor: dict[str, Any]) -> None:
+    if not keep_cursor(lease, cursor):
+        raise LeaseLost
+
+
+def _record(key: str, found: FoundAttempt) -> str:
+    """Records what was found; returns why it could not be."""
     try:
-        yield mine
-    finally:
-        if mine:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s)", [key])
+        if key == FILES:
+            import_found(found, FILES)
+        else:
+            record_found(found, *find_source(key))
+    except (AttemptRefused, ImportRefused) as refusal:
+        logger.warning("discover %s: %s: %s", key, found.ref, refusal)
+        return f"{found.ref}: {refusal}"
+    return ""
+
+
+# --- attempts that still run ------------------------------------------------------------------------------------------
+
+
+@app.task(name="triage.look_at_running", **RETRY)
+def look_at_running(running_id: int) -> None:
+    """Looks at a running attempt: one that stopped making progress is triaged while it still runs."""
+    row = RunningAttempt.objects.filter(pk=running_id).first()
+    if row is None:
+        return
+    try:
+        cluster, source = find_source(row.connector)
+    except ConfigError:
+        row.delete()
+        return
+    running = lease_look(running_id, cluster.live or 3600.0)
+    if running is None or not cluster.live:
+        return
+    now = timezone.now() - timedelta(seconds=1)
+    facts = msgspec.structs.replace(msgspec.convert(running.facts, engine.Attempt), ended_at=now.timestamp())
+    outcome = _outcome_so_far(facts, running.ref, cluster)
+    record_look(running, outcome)
+    if outcome in STALLED:
+        logger.info("%s looks %s while it runs", running, outcome)
+        _record_stalled(facts, running, cluster, source, outcome)
+
+
+def _record_stalled(
+    facts: engine.Attempt, running: RunningAttempt, cluster: ClusterConfig, source: SourceConfig, outcome: str
+) -> None:
+    reason = f"looks {outcome} while it runs"
+    label = facts.workload.name or facts.workload.id
+    record_ended(facts, running.ref, cluster, source, label=label, content_key=f"live:{outcome}", reason=reason)
+
+
+def _outcome_so_far(facts: engine.Attempt, ref: str, cluster: ClusterConfig) -> str:
+    """What the engine says of the evidence so far, of which nothing is kept."""
+    streams: list[Stream] = []
+    reports: list[CollectionReport] = []
+    with ExitStack() as open_collections:
+        for one in cluster.sources:
+            request = CollectRequest(attempt=facts, ref=ref, limits=LIVE_LIMITS)
+            try:
+                collected = open_collections.enter_context(registry().get(one.key).collect(request))
+                streams += collected.streams()
+                reports += collected.reports()
+            except (ConnectorError, ConfigError) as error:
+                reports.append(CollectionReport(source=one.name, status="error", note=str(error)))
+        unique = list({stream.name: stream for stream in reversed(streams)}.values())
+        missing = [report.for_engine() for report in reports if report.status not in ("ok", "empty")]
+        return run_engine(facts, unique, ruleset(), collected=missing).outcome

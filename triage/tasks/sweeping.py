@@ -14,6 +14,8 @@ from triage.celery import app
 from triage.health import broker_client
 from triage.models import Collection, CollectionState
 from triage.services import spool
+from triage.services.discovery import forget_running
+from triage.services.sightings import forget_old_sightings
 from triage.services.triage import requeue, unfinished_work
 from triage.tasks.collecting import RETRY
 
@@ -24,6 +26,7 @@ LOST_AFTER = timedelta(seconds=10)
 LATE_AFTER = timedelta(minutes=15)
 """With a queue that is worked off: what waits longer is told again."""
 LEFTOVER_SECONDS = 24 * 3600
+RUNNING_KEPT = timedelta(days=90)
 
 
 @app.task(name="triage.sweep", **RETRY)
@@ -52,7 +55,11 @@ def queue_length() -> int:
 
 
 def _remove_leftovers() -> None:
-    """What an upload that was cut off, or an import that failed half-way, left in the spool: it may hold secrets."""
+    """What an upload that was cut off, or an import that failed half-way, left in the spool: it may hold secrets. And
+    what was seen of pods long ago.
+    """
+    forget_old_sightings()
+    forget_running(timezone.now() - RUNNING_KEPT)
     for path in spool.folder().iterdir():
         try:
             if time.time() - path.stat().st_mtime < LEFTOVER_SECONDS:
