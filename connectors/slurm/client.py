@@ -76,6 +76,8 @@ class CommandClient:
     def __init__(self, config: SlurmConfig, deadline: Deadline) -> None:
         self._config, self._runner = config, config.runner
         self._fields: tuple[str, ...] = ()
+        self._down: dict[bool, CommandError] = {}
+        """Why accounting (True) or the controller (False) gave no answer: each is waited for once."""
         self.deadline = deadline
         self.asked: list[str] = []
 
@@ -172,9 +174,17 @@ class CommandClient:
 
     def _run(self, command: list[str], environment: dict[str, str] | None = None) -> bytes:
         shown = self._runner.shown(command)
-        if shown not in self.asked:
+        if shown not in self.asked and shown != "sacct --helpformat":
             self.asked.append(shown)
-        return self._runner.run(command, self.deadline, environment=environment)
+        service = command[0] == "sacct"
+        if service in self._down and command[0] != "date":
+            raise self._down[service]
+        try:
+            return self._runner.run(command, self.deadline, environment=environment)
+        except CommandError as error:
+            if error.trouble in (Trouble.DOWN, Trouble.SETUP) or (error.trouble is Trouble.SLOW and not service):
+                self._down[service] = error
+            raise
 
 
 def _utc(at: float) -> str:

@@ -7,19 +7,19 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+from zoneinfo import ZoneInfo
 
 from connectors.base import CollectionReport, CollectRequest, ConnectorError
 from connectors.slurm.access import Refused, Roots
 from connectors.slurm.client import SlurmClient
 from connectors.slurm.config import SlurmConfig
-from connectors.slurm.daemonlog import Mine, NoTimes, cut, rotations
+from connectors.slurm.daemonlog import Clock, Mine, NoTimes, cut, rotations
 from connectors.slurm.history import Execution, executions, sacct_text
 from connectors.slurm.outputs import Output, components, outputs
-from connectors.slurm.parser import JobId, Row, parse_time, scontrol_records
+from connectors.slurm.parser import JobId, Row, parse_time, row_of_scontrol, scontrol_records
 from connectors.slurm.runner import CommandError, Trouble
 from connectors.slurm.tally import Tally
 from connectors.spool import Spool
@@ -145,7 +145,7 @@ class SlurmCollection:
 
     def _is_current(self, fields: dict[str, str], job: str) -> bool:
         """slurmctld knows only the last execution of a job, which may be another than the one that is looked for."""
-        if str(fields.get("JobId")) != job and fields.get("ArrayJobId") != job.split("_")[0]:
+        if job not in (fields.get("JobId"), f"{fields.get('ArrayJobId')}_{fields.get('ArrayTaskId')}"):
             return False
         start = parse_time(fields.get("StartTime", ""))
         wanted = self._start()
@@ -195,12 +195,15 @@ class SlurmCollection:
     # --- what the job wrote ------------------------------------------------------------------------------------------
 
     def _from_job(self) -> Iterator[Stream]:
-        execution, tally = self._execution, self._applog
+        execution, tally = self._execution or self._by_controller(), self._applog
         if not self._roots:
             tally.note("no output was read: name the folders that jobs write to in roots")
             return
         if execution is None:
-            tally.note("which files the job wrote is not known, as accounting gave no record of it")
+            tally.note("which files the job wrote is not known, as neither accounting nor slurmctld tells of it")
+            return
+        if not any(row.nodes for row in execution.allocations):
+            tally.note("the job never began, so it wrote nothing")
             return
         script = ""
         if not self._details:
@@ -218,6 +221,12 @@ class SlurmCollection:
                 tally.missing += 1
                 hint = ": Slurm no longer tells the path, so this is its default" if place.guessed else ""
                 tally.note(f"{place.what}: {refusal}{hint}")
+
+    def _by_controller(self) -> Execution | None:
+        """The execution as slurmctld knows it, for when accounting is silent."""
+        rows = tuple(row for fields in self._details if (row := row_of_scontrol(fields)) is not None)
+        attempt = self._attempt
+        return Execution(workload=attempt.workload.id, number=attempt.number, allocations=rows) if rows else None
 
     def _files(self, place: Output, execution: Execution) -> Iterator[Stream]:
         tally, owner = self._applog, execution.leader.uid if self._config.check_owner else None
@@ -283,15 +292,14 @@ class SlurmCollection:
         end = time.time() if end is None else end
         start = (end if start is None else start) - config.log_before
         end += config.log_after
-        offset = self._offset(end)
-        start -= abs(self._offset(start) - offset)
+        clock = Clock(self._zone(end))
         mine, nodes = self._mine(), self._nodes()
         if config.slurmctld_log is not None:
-            yield from self._log(config.slurmctld_log, "slurmctld.log", None, (start, end, offset), mine.in_controller)
+            yield from self._log(config.slurmctld_log, "slurmctld.log", None, (start, end, clock), mine.in_controller)
         if config.slurmd_log:
             for node in nodes:
                 path = Path(config.slurmd_log.replace("{node}", _UNSAFE.sub("_", node)))
-                yield from self._log(path, f"slurmd-{node}.log", node, (start, end, offset), mine.on_node)
+                yield from self._log(path, f"slurmd-{node}.log", node, (start, end, clock), mine.on_node)
 
     def _mine(self) -> Mine:
         try:
@@ -301,19 +309,18 @@ class SlurmCollection:
         raw = self._execution.raw_ids if self._execution else {job.job}
         return Mine(job.job, job.task, raw, self._nodes())
 
-    def _offset(self, at: float) -> float:
-        """Seconds east of UTC of the clock that the daemons write."""
+    def _zone(self, at: float) -> ZoneInfo | float | None:
+        """The clock that the daemons write: as configured, else of the host where commands are run."""
         if self._config.timezone is not None:
-            offset = datetime.fromtimestamp(at, self._config.timezone).utcoffset()
-            return offset.total_seconds() if offset else 0.0
+            return self._config.timezone
         try:
             return self._client.utc_offset(at)
         except ConnectorError as error:
             self._scheduler.note(f"the daemons' logs are taken to be in UTC: {error}")
-            return 0.0
+            return None
 
     def _log(
-        self, path: Path, name: str, node: str | None, window: tuple[float, float, float], keep: Callable[[bytes], bool]
+        self, path: Path, name: str, node: str | None, window: tuple[float, float, Clock], keep: Callable[[bytes], bool]
     ) -> Iterator[Stream]:
         tally, key = self._scheduler, f"scheduler/{name}"
         try:

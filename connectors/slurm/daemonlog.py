@@ -6,14 +6,15 @@ import gzip
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, cast
+from zoneinfo import ZoneInfo
 
 import hostlist
 
 _STAMP = re.compile(
-    rb"\[?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?\]?[ \]]"
+    rb"\[?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:?\d\d)?\]?[ \]]"
 )  # LogTimeFormat iso8601(_ms), the default, and rfc5424(_ms), rfc3339
 _JOB = re.compile(
     rb"(?:\b(?:JobId=|StepId=|JobID=|[Jj]ob |JOB |STEP )|(?:(?<=\s)|^)\[)"
@@ -25,6 +26,50 @@ _MAX_LINE = 1 << 20
 
 class NoTimes(ValueError):
     """The log's lines begin with no time that is understood."""
+
+
+class Clock:
+    """The clock that a daemon's log is written by: a zone, seconds east of UTC, or not known and taken for UTC."""
+
+    def __init__(self, zone: ZoneInfo | float | None) -> None:
+        self._zone = zone
+
+    def east(self, naive: datetime) -> float:
+        """Seconds east of UTC at a time of this clock."""
+        if isinstance(self._zone, ZoneInfo):
+            offset = naive.replace(tzinfo=self._zone).utcoffset()
+            return offset.total_seconds() if offset else 0.0
+        return self._zone or 0.0
+
+    def time_of(self, line: bytes) -> float | None:
+        """Epoch seconds of a line's own time, to the second."""
+        found = _STAMP.match(line)
+        if not found:
+            return None
+        try:
+            naive = datetime.fromisoformat(found[1].decode("ascii"))
+        except ValueError:
+            return None
+        at = naive.replace(tzinfo=UTC).timestamp()
+        return at - (_east(found[3].decode("ascii")) if found[3] else self.east(naive))
+
+    def with_zone(self, line: bytes) -> bytes:
+        """The line as LogTimeFormat=rfc5424_ms prints it: its time with the zone."""
+        found = _STAMP.match(line)
+        if not found or found[3] or self._zone is None or self.time_of(line) is None:
+            return line
+        minutes = round(self.east(datetime.fromisoformat(found[1].decode("ascii"))) / 60)
+        zone = f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}".encode()
+        at = found.end(2) if found[2] else found.end(1)
+        return line[:at] + zone + line[at:]
+
+
+def _east(zone: str) -> float:
+    if zone == "Z":
+        return 0.0
+    digits = zone[1:].replace(":", "")
+    seconds = int(digits[:2]) * 3600.0 + int(digits[2:]) * 60.0
+    return -seconds if zone[0] == "-" else seconds
 
 
 class Mine:
@@ -86,19 +131,19 @@ def rotations(path: Path, since: float) -> list[Path]:
 
 
 def cut(
-    open_file: Callable[[], BinaryIO], name: str, start: float, end: float, offset: float, keep: Callable[[bytes], bool]
+    open_file: Callable[[], BinaryIO], name: str, start: float, end: float, clock: Clock, keep: Callable[[bytes], bool]
 ) -> Iterator[bytes]:
-    """Lines from `start` to `end` (epoch seconds) that `keep` wants; `offset`: seconds east of UTC where no line tells.
+    """Lines from `start` to `end` (epoch seconds) that `keep` wants, each with the zone of its time, where it is known.
 
     Lines without a time belong to the line before. A plain file is not read from its beginning. Raises NoTimes.
     """
     with open_file() as raw:
         content = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if name.endswith(".gz") else raw
         if content is raw:
-            _skip_to(content, start, offset)
+            _skip_to(content, start, clock)
         inside, wanted, timed, seen = False, False, False, 0
         while line := content.readline(_MAX_LINE):
-            at = line_time(line, offset)
+            at = clock.time_of(line)
             if at is not None:
                 timed = True
                 if at > end:
@@ -109,31 +154,12 @@ def cut(
                 if seen > 1000:
                     break
             if inside and wanted:
-                yield line if line.endswith(b"\n") else line + b"\n"
+                yield clock.with_zone(line if line.endswith(b"\n") else line + b"\n")
         if seen and not timed:
             raise NoTimes(name)
 
 
-def line_time(line: bytes, offset: float) -> float | None:
-    """Epoch seconds of a line's own time."""
-    found = _STAMP.match(line)
-    if not found:
-        return None
-    try:
-        at = datetime.strptime(found[1].decode("ascii"), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    zone = (found[2] or b"").decode("ascii")
-    if zone == "Z":
-        return at.timestamp()
-    if zone:
-        digits = zone[1:].replace(":", "")
-        east = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
-        return (at + east if zone[0] == "-" else at - east).timestamp()
-    return at.timestamp() - offset
-
-
-def _skip_to(content: BinaryIO, start: float, offset: float) -> None:
+def _skip_to(content: BinaryIO, start: float, clock: Clock) -> None:
     """Goes to a line shortly before `start`, by halves; lines are in order of time."""
     low, high = 0, content.seek(0, io.SEEK_END)
     while high - low > 1 << 16:
@@ -143,7 +169,7 @@ def _skip_to(content: BinaryIO, start: float, offset: float) -> None:
         at = None
         for _ in range(100):
             line = content.readline(_MAX_LINE)
-            at = line_time(line, offset)
+            at = clock.time_of(line)
             if at is not None or not line:
                 break
         if at is not None and at < start:

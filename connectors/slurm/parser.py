@@ -254,3 +254,33 @@ def scontrol_records(text: str) -> list[tuple[str, dict[str, str]]]:
         fields.update(dict(_LINE_FIELD.findall(record)))  # paths may hold " X="
         found.append((record.rstrip() + "\n", fields))
     return found
+
+
+def row_of_scontrol(fields: dict[str, str]) -> Row | None:
+    """An allocation as slurmctld tells of it; None for what is no job."""
+    raw = fields.get("JobId", "")
+    if not raw.isdigit():
+        return None
+    array, task, het = fields.get("ArrayJobId", ""), fields.get("ArrayTaskId"), fields.get("HetJobId", "")
+    job = JobId(int(raw))
+    if array.isdigit() and task:
+        job = JobId(int(array), task)
+    elif het.isdigit():
+        job = JobId(int(het), None, int(fields.get("HetJobOffset", "0")))
+    user, _, uid = fields.get("UserId", "").rstrip(")").partition("(")
+    return Row(
+        id=job,
+        raw_id=int(raw),
+        state=fields.get("JobState", ""),
+        exit_code=fields.get("ExitCode"),
+        reason=known(fields.get("Reason", "")),
+        nodes=expand_nodes(fields.get("NodeList", "")),
+        submit=parse_time(fields.get("SubmitTime", "")),
+        start=parse_time(fields.get("StartTime", "")),
+        end=parse_time(fields.get("EndTime", "")),
+        name=fields.get("JobName", ""),
+        user=user,
+        uid=int(uid) if uid.isdigit() else None,
+        partition=fields.get("Partition", ""),
+        work_dir=fields.get("WorkDir", ""),
+    )

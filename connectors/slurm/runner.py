@@ -95,8 +95,10 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
             raise CommandError(Trouble.SETUP, f"{what} can not be run ({error.strerror}): {hint}") from None
         try:
             output, errors = _read(process, program, allowed, deadline, max_bytes)
-        finally:
+        except BaseException:
             _end(process)
+            raise
+        _close(process)
         if process.returncode:
             raise explained(program, process.returncode, errors or output, bool(self.prefix))
         return output
@@ -118,7 +120,7 @@ def _read(
         while ready.get_map():
             left = end - time.monotonic()
             if left <= 0 or deadline.stopped():
-                raise _late(program, allowed, deadline)
+                raise _late(program, allowed, deadline, bytes(errors))
             for key, _ in ready.select(min(left, 0.5)):
                 stream_, kept_ = _as_stream(key)
                 block = os.read(stream_.fileno(), 1 << 16)
@@ -131,7 +133,7 @@ def _read(
     try:
         process.wait(max(end - time.monotonic(), 0.1))
     except subprocess.TimeoutExpired:
-        raise _late(program, allowed, deadline) from None
+        raise _late(program, allowed, deadline, bytes(errors)) from None
     return bytes(output), bytes(errors)
 
 
@@ -140,17 +142,25 @@ def _as_stream(key: selectors.SelectorKey) -> tuple[IO[bytes], bytearray]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Whatever happened, nothing of the command goes on: its whole group is ended."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    """Nothing of the command goes on: its whole group is ended, also what it has left behind."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    _close(process)
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
 
 
-def _late(program: str, allowed: float, deadline: Deadline) -> CommandError:
+def _late(program: str, allowed: float, deadline: Deadline, errors: bytes) -> CommandError:
+    if deadline.stopped():
+        return _over(program, deadline)
+    said = explained(program, 1, errors, prefixed=False)
+    if said.trouble is not Trouble.OTHER:
+        return CommandError(said.trouble, f"{said}; it was ended after {allowed:.0f} s")
     if deadline.left() < 0.05:
         return _over(program, deadline)
     who = "slurmdbd" if program == "sacct" else "slurmctld"
@@ -179,7 +189,7 @@ _CAUSES: tuple[tuple[str, Trouble, str], ...] = (
     (r"Invalid user id: *(\S+)", Trouble.SETUP, "users names somebody whom that host does not know"),
     (r"persistent connection|slurmdbd|[Dd]atabase|DBD", Trouble.DOWN,
      "slurmdbd can not be reached: see that it runs (systemctl status slurmdbd) and that its port (6819) is open"),
-    (r"[Uu]nable to contact slurm controller|slurmctld|Connection refused|Connection timed out|Zero Bytes",
+    (r"[Uu]nable to contact slurm controller|[Ss]lurmctld|Connection refused|Connection timed out|Zero Bytes",
      Trouble.DOWN,
      "slurmctld can not be reached: see that it runs (scontrol ping) and that its port (6817) is open"),
 )  # fmt: skip
