@@ -1,4 +1,4 @@
-"""Adds labelled cases to the tests: ``python -m tests.engine.pack FOLDER...``
+"""Adds labelled cases to the tests: ``python -m tests.engine.pack [--into DIR] FOLDER...``
 
 Each folder is a capture bundle with its label in expected.yaml. It becomes ``cases/<name>.tar.zst`` without the label
 (the same bytes every time), and the label goes into ``cases/labels.yaml``.
@@ -6,6 +6,7 @@ Each folder is a capture bundle with its label in expected.yaml. It becomes ``ca
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
 import tarfile
@@ -31,12 +32,17 @@ def pack(folder: Path) -> bytes:
     return zstandard.ZstdCompressor(level=19).compress(out.getvalue())
 
 
-def main(folders: list[str]) -> int:
-    stored = CASES / "labels.yaml"
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.engine.pack")
+    parser.add_argument("--into", type=Path, default=CASES)
+    parser.add_argument("folders", nargs="+", type=Path)
+    args = parser.parse_args(arguments)
+    args.into.mkdir(exist_ok=True)
+    stored = args.into / "labels.yaml"
     labels = yaml.safe_load(stored.read_text()) if stored.exists() else {}
-    for folder in map(Path, folders):
+    for folder in args.folders:
         labels[folder.name] = yaml.safe_load((folder / "expected.yaml").read_text())
-        (CASES / f"{folder.name}.tar.zst").write_bytes(pack(folder))
+        (args.into / f"{folder.name}.tar.zst").write_bytes(pack(folder))
     stored.write_text(HEAD + yaml.safe_dump(labels, sort_keys=True, allow_unicode=True, width=118))
     print(f"{len(labels)} cases")
     return 0
