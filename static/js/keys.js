@@ -37,6 +37,16 @@
     if (link) link.click();
   }
 
+  // The button is only reached: Enter presses it, so that one slipped key confirms nothing.
+  function focus(selector, hint) {
+    var target = document.querySelector(selector);
+    if (!target) return;
+    target.focus();
+    target.scrollIntoView({ block: "nearest" });
+    var live = document.getElementById("live");
+    if (hint && live) live.textContent = hint;
+  }
+
   var actions = {
     j: function () { step(1); },
     k: function () { step(-1); },
@@ -49,7 +59,13 @@
     n: function () { follow("[data-key='n']"); },
     p: function () { follow("[data-key='p']"); },
     u: function () { follow("[data-key='u']"); },
+    c: function () { focus("[data-key='c']", "Press Enter to confirm"); },
+    x: function () { follow("[data-key='x']"); },
+    m: function () { focus("[data-key='m']"); },
     w: function () { follow("[data-key='w']"); },
+    y: function () { follow("[data-key='y']"); },
+    ",": function () { follow("[data-key=',']"); },
+    ".": function () { follow("[data-key='.']"); },
     "/": function () { var box = document.querySelector("input[type='search']"); if (box) { box.focus(); box.select(); } },
     "?": function () { var panel = document.getElementById("shortcuts"); if (panel && panel.showModal) panel.showModal(); },
     g: function () { waiting = Date.now(); }

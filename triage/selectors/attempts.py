@@ -214,8 +214,14 @@ def filtered_attempts(narrowed: AttemptFilter) -> QuerySet[Attempt]:
 
 
 def get_attempt(attempt_id: int) -> Attempt:
-    """One attempt with workload, cluster and current diagnosis. Raises Attempt.DoesNotExist."""
-    return Attempt.objects.select_related("workload", "cluster", "diagnosis").get(pk=attempt_id)
+    """One attempt with workload, cluster, current diagnosis, the standing verdict and its incident.
+
+    Raises Attempt.DoesNotExist.
+    """
+    rows = Attempt.objects.select_related(
+        "workload", "cluster", "diagnosis", "verdict__by", "verdict__diagnosis", "membership__incident"
+    )
+    return rows.defer("verdict__diagnosis__contract").get(pk=attempt_id)
 
 
 def attempt_detail(attempt_id: int) -> AttemptDetail:
@@ -223,7 +229,7 @@ def attempt_detail(attempt_id: int) -> AttemptDetail:
     attempt = get_attempt(attempt_id)
     siblings = (
         Attempt.objects.filter(workload=attempt.workload_id)
-        .select_related("workload", "diagnosis")
+        .select_related("workload", "diagnosis", "verdict")
         .defer("diagnosis__contract")
     )
     return AttemptDetail(
@@ -279,7 +285,8 @@ def _decode_cursor(cursor: str) -> _Position:
 
 def _with_row_data(query: QuerySet[Attempt]) -> QuerySet[Attempt]:
     named = DiagnosisNode.objects.filter(role__in=BLAMED).order_by("id")
-    rows = query.select_related("workload", "cluster", "diagnosis").defer("diagnosis__contract", "search")
+    rows = query.select_related("workload", "cluster", "diagnosis", "verdict__by", "membership__incident")
+    rows = rows.defer("diagnosis__contract", "search")
     return rows.prefetch_related(Prefetch("diagnosis__nodes", queryset=named, to_attr="blamed"))
 
 

@@ -68,7 +68,7 @@ def read_lines(attempt_id: int | None, match: re.Match[str]) -> Quote:
 def _stream(attempt_id: int | None, match: re.Match[str]) -> Stream:
     name, prefix = match["stream"], match["attempt"]
     tries: list[tuple[int, str]] = []
-    if prefix is not None and (attempt_id is None or int(prefix) == attempt_id):
+    if prefix is not None:
         tries.append((int(prefix), name))
     if attempt_id is not None:
         tries.append((attempt_id, f"{prefix}:{name}" if prefix is not None else name))

@@ -7,6 +7,9 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
+
+from triage.selectors.notifications import unread_count
 
 THEMES = ("light", "dark")
 THEME_COOKIE = "faultline_theme"
@@ -37,4 +40,5 @@ def page(request: HttpRequest) -> dict[str, Any]:
         "version": VERSION,
         "now": timezone.now(),
         "initials": initials,
+        "unread": SimpleLazyObject(lambda: unread_count(user)) if initials else 0,
     }

@@ -39,17 +39,35 @@ def signed_in(view: View) -> View:
             answer.headers["HX-Redirect"] = redirect_to_login(back or "/").url
             patch_vary_headers(answer, ("HX-Request", "Cookie"))
             return answer
-        return redirect_to_login(request.get_full_path())
+        return redirect_to_login(request.get_full_path() if request.method in ("GET", "HEAD") else _page_of(request))
 
     return cache_control(private=True, no_cache=True)(wrapper)
+
+
+def _page_of(request: HttpRequest) -> str:
+    """The page whose form was sent: what is sent again after signing in would be lost, so one returns to the form."""
+    page = urlsplit(request.headers.get("Referer", ""))
+    if page.netloc != request.get_host():
+        return "/"
+    return page.path + (f"?{page.query}" if page.query else "")
+
+
+def etag_of(state: str) -> str:
+    """The ETag of a fragment in this state."""
+    return f'"{sha256(state.encode()).hexdigest()[:20]}"'
+
+
+def is_known(request: HttpRequest, state: str) -> bool:
+    """Whether the browser has the fragment in this state already."""
+    return request.headers.get("If-None-Match") == etag_of(state)
 
 
 def fragment(request: HttpRequest, template: str, context: dict[str, Any], page: str, state: str) -> HttpResponse:
     """A fragment with `state` as its ETag: 304 when the browser has it, the page itself when htmx didn't ask."""
     if not is_htmx(request):
         return HttpResponseRedirect(page)
-    etag = f'"{sha256(state.encode()).hexdigest()[:20]}"'
-    if request.headers.get("If-None-Match") == etag:
+    etag = etag_of(state)
+    if is_known(request, state):
         answer = HttpResponse(status=304)
     else:
         answer = render(request, template, {**context, "etag": etag})

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from triage.web.views import account, attempts, evidence, failures, upload
+from triage.web.views import account, attempts, comments, evidence, failures, incidents, sharing, upload, verdicts
 
 urlpatterns = [
     path("", failures.failures, name="failures"),
@@ -18,6 +18,33 @@ urlpatterns = [
     path("attempts/<int:pk>/streams/<path:name>", evidence.stream, name="stream"),
     path("attempts/<int:pk>/lines/<path:name>", evidence.lines, name="stream-lines"),
     path("attempts/<int:pk>/raw/<path:name>", evidence.raw, name="stream-raw"),
+    path("attempts/<int:pk>/confirm/", verdicts.confirm, name="verdict-confirm"),
+    path("attempts/<int:pk>/correct/", verdicts.correct, name="verdict-correct"),
+    path("attempts/<int:pk>/keep/", verdicts.keep, name="verdict-keep"),
+    path("attempts/<int:pk>/withdraw/", verdicts.withdraw, name="verdict-withdraw"),
+    path("attempts/<int:pk>/comment/", comments.add_to_attempt, name="attempt-comment"),
+    path("attempts/<int:pk>/discussion/", comments.attempt_discussion, name="attempt-discussion"),
+    path("attempts/<int:pk>/share/", sharing.share_attempt, name="attempt-share"),
+    path("comments/<int:pk>/edit/", comments.edit, name="comment-edit"),
+    path("comments/<int:pk>/delete/", comments.delete, name="comment-delete"),
+    path("notifications/", comments.notifications, name="notifications"),
+    path("notifications/<int:pk>/", comments.notification, name="notification"),
+    path("incidents/", incidents.index, name="incidents"),
+    path("incidents/<int:pk>/", incidents.page, name="incident"),
+    path("incidents/<int:pk>/state/", incidents.state, name="incident-state"),
+    path("incidents/<int:pk>/merge/", incidents.merge, name="incident-merge"),
+    path("incidents/<int:pk>/unmerge/", incidents.unmerge, name="incident-unmerge"),
+    path("incidents/<int:pk>/split/", incidents.split, name="incident-split"),
+    path("incidents/<int:pk>/not-the-same/", incidents.not_the_same, name="incident-not-the-same"),
+    path("incidents/<int:pk>/tickets/", incidents.add_ticket, name="incident-ticket"),
+    path("incidents/<int:pk>/comment/", comments.add_to_incident, name="incident-comment"),
+    path("incidents/<int:pk>/timeline/", incidents.timeline, name="incident-timeline"),
+    path("incidents/<int:pk>/report/", incidents.report, name="incident-report"),
+    path("incidents/<int:pk>/report.md", incidents.report_markdown, name="incident-report-markdown"),
+    path("incidents/<int:pk>/share/", sharing.share_incident, name="incident-share"),
+    path("tickets/<int:pk>/remove/", incidents.remove_ticket, name="ticket-remove"),
+    path("shares/<int:pk>/revoke/", sharing.revoke, name="share-revoke"),
+    path("s/<str:token>/", sharing.shared, name="shared"),
     path("upload/", upload.upload, name="upload"),
     path("preferences/", account.preferences, name="preferences"),
     path("sign-in/", account.SignIn.as_view(), name="login"),

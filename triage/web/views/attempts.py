@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 from engine import report
 from engine.model import Diagnosis
 from triage import times
-from triage.models import Attempt, TriageState
+from triage.models import Attempt, TriageState, VerdictStatus
 from triage.models import Diagnosis as Kept
 from triage.selectors import attempts as select
 from triage.selectors.evidence import Story, tell
@@ -24,9 +24,11 @@ from triage.selectors.guides import guide
 from triage.selectors.neighbours import alike, neighbours
 from triage.selectors.rankmap import rank_map
 from triage.selectors.timeline import picture
+from triage.selectors.verdicts import said
 from triage.services.triage import request_triage
 from triage.text import printable
 from triage.web import words
+from triage.web.discussion import discussion
 from triage.web.htmx import fragment, is_htmx, signed_in
 
 MAX_ROWS = 200
@@ -57,6 +59,7 @@ def attempt(request: HttpRequest, pk: int) -> HttpResponse:
         "failed": detail.attempt.triage_state == TriageState.FAILED,
         "neighbours": neighbours(detail.attempt),
         **_progress(detail),
+        **discussion(request, detail.attempt),
     }
     if detail.diagnosis is not None:
         context |= _verdict(detail, story_of(detail.diagnosis, pk))
@@ -105,21 +108,21 @@ def as_json(request: HttpRequest, pk: int) -> HttpResponse:
     """The contract as the engine gave it."""
     _, contract = _contract(pk)
     body = json.dumps(contract, ensure_ascii=True, sort_keys=True, indent=1) + "\n"
-    return _download(body, "application/json", f"attempt-{pk}-diagnosis.json")
+    return download(body, "application/json", f"attempt-{pk}-diagnosis.json")
 
 
 @signed_in
 def as_markdown(request: HttpRequest, pk: int) -> HttpResponse:
     """The same as a report to read or to paste."""
     _, contract = _contract(pk)
-    return _download(
+    return download(
         report.as_markdown(msgspec.convert(contract, Diagnosis)),
         "text/markdown; charset=utf-8",
         f"attempt-{pk}-diagnosis.md",
     )
 
 
-def _download(body: str, kind: str, name: str) -> HttpResponse:
+def download(body: str, kind: str, name: str) -> HttpResponse:
     answer = HttpResponse(body, content_type=kind)
     answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
@@ -161,10 +164,9 @@ def _verdict(detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
         "suspects": [node["node"] for node in contract["affected_nodes"] if node["role"] == "suspect"],
         "trail": story.trail,
         "advice": advice,
-        "advice_title": words.action(advice["action"], advice["exclude_nodes"]),
+        **_standing(detail.attempt, advice),
         "began_after": _between(detail.attempt.started_at, root["at"] if root else None),
         "ended_after": _between(root["at"] if root else None, detail.attempt.ended_at),
-        "exclude": _exclude(detail.attempt, advice["exclude_nodes"]),
         "references": [ref for ref in advice["references"] if ref.startswith(("https://", "http://"))],
         "timeline": picture(contract),
         "events": contract["timeline"][:MAX_ROWS],
@@ -185,6 +187,17 @@ def _verdict(detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
         "guide": guide(root["rule"], root["title"]) if root else None,
         "streams": {stream.name: stream for stream in detail.streams},
     }
+
+
+def _standing(found: Attempt, advice: dict[str, Any]) -> dict[str, Any]:
+    """The answer that stands, and what to do next: from the person's nodes where a person corrected the engine."""
+    now = said(found)
+    if now.is_correction or now.status == VerdictStatus.DISAGREES:
+        nodes = list(now.nodes)
+        title = words.action("restart_excluding", nodes) if nodes else "Act on what is said here"
+        return {"said": now, "own_advice": True, "advice_title": title, "exclude": _exclude(found, nodes)}
+    nodes = advice["exclude_nodes"]
+    return {"said": now, "advice_title": words.action(advice["action"], nodes), "exclude": _exclude(found, nodes)}
 
 
 def _lede(reasoning: list[str]) -> str:

@@ -1,0 +1,209 @@
+"""The list of incidents, and one with all that people do with it."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from tests.web import stories
+from tests.web.conftest import MakeAttempt
+from triage.models import Attempt, Incident, TimelineEvent
+from triage.services.comments import add_comment
+from triage.services.incidents import set_status
+from triage.services.verdicts import confirm
+
+
+def incident_of(attempt: Attempt) -> Incident:
+    return Incident.objects.get(memberships__attempt=attempt)
+
+
+def other_story(index: int = 1) -> object:
+    return stories._changed(
+        stories.key_error(), fingerprint=stories.engine.Fingerprint(key=f"{index:032x}", parts={}, version="1")
+    )
+
+
+def page_of(client: Client, incident: Incident, query: str = "") -> str:
+    answer = client.get(reverse("incident", args=[incident.pk]) + query)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_open_incidents_stand_in_the_list_the_last_to_fail_first(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    old = incident_of(make_attempt())
+    new = incident_of(make_attempt(other_story(), ended_at=stories.later(1)))
+    done = incident_of(make_attempt(other_story(2), ended_at=stories.later(2)))
+    set_status(done.pk, User.objects.get(), "resolved", seen="new")
+    page = signed_in.get("/incidents/").content.decode()
+    assert re.findall(r'<tr id="i-(\d+)"', page) == [str(new.pk), str(old.pk)]
+    assert "NVLink signal-integrity fault (Xid 149)" in page and ">gx-02</a>" in page and "76.0" in page
+    assert re.findall(r'<tr id="i-(\d+)"', signed_in.get("/incidents/?view=resolved").content.decode()) == [
+        str(done.pk)
+    ]
+    assert re.findall(r'<tr id="i-(\d+)"', signed_in.get("/incidents/?domain=hardware").content.decode()) == [
+        str(old.pk)
+    ]
+    assert "Nothing is yours" in signed_in.get("/incidents/?view=mine").content.decode()
+    assert signed_in.get("/incidents/?cursor=nonsense").status_code == 302
+
+
+def test_the_list_goes_on_in_pages(
+    signed_in: Client, make_attempt: MakeAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triage.selectors.incidents.PAGE_SIZE", 2)
+    wanted = [incident_of(make_attempt(other_story(index), ended_at=stories.later(-index))).pk for index in range(5)]
+    seen, address = [], "/incidents/"
+    while address:
+        page = signed_in.get(address).content.decode()
+        seen += [int(pk) for pk in re.findall(r'<tr id="i-(\d+)"', page)]
+        older = re.search(r'href="(\?[^"]*)" rel="next"', page)
+        address = "/incidents/" + older[1].replace("&amp;", "&") if older else ""
+    assert seen == wanted
+
+
+def test_the_page_says_why_they_are_the_same_and_what_it_hit(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    first = make_attempt()
+    make_attempt(name="vit-h", user="priya")
+    page = page_of(signed_in, incident_of(first))
+    for words in (
+        "<dt>Rule</dt><dd><code>xid.149</code></dd>",
+        "2<small>of 2 workloads</small>",
+        "gx-02 2 times",
+        "152.0",
+        "vit-h",
+        "Unconfirmed",
+        f'href="/attempts/{first.pk}/"',
+        "Opened by",
+        "failed the same way on",
+    ):
+        assert words in page, words
+
+
+def test_the_timeline_shows_kinds_and_hides_system_events_at_first(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    attempt, ada = make_attempt(), User.objects.get()
+    incident = incident_of(attempt)
+    add_comment(attempt, ada, "seen on the **attempt**")
+    add_comment(incident, ada, "seen on the incident")
+    confirm(attempt.pk, ada, diagnosis_id=attempt.diagnosis_id)
+    page = page_of(signed_in, incident)
+    assert "seen on the <strong>attempt</strong>" in page and "seen on the incident" in page
+    assert "Ada Moreau confirmed the diagnosis of" in page and "Opened by" in page
+    assert "Triage requested" not in page and "System (" in page
+    decisions = page_of(signed_in, incident, "?kind=decisions")
+    assert "confirmed the diagnosis" in decisions and "seen on the" not in decisions and "Opened by" not in decisions
+    assert "Triage requested" in page_of(signed_in, incident, "?kind=system")
+    event = TimelineEvent.objects.get(kind="verdict.confirmed")
+    assert f'id="t{event.pk}"' in page and f'href="#t{event.pk}"' in page, "each entry has an address"
+
+
+def test_state_is_saved_and_what_somebody_else_changed_is_not_swept_aside(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    incident, owen = incident_of(make_attempt()), User.objects.create_user("owen")
+    address = reverse("incident-state", args=[incident.pk])
+    form = {"was_status": "new", "was_assignee": "", "was_severity": "", "was_title": incident.title}
+    sent = {**form, "status": "investigating", "assignee": owen.pk, "severity": "2", "title": "Link 10"}
+    assert "Saved." in signed_in.post(address, sent, follow=True).content.decode()
+    page = page_of(signed_in, incident)
+    assert "Investigating" in page and "Severity 2" in page and "gave it to owen" in page and "Link 10" in page
+    late = signed_in.post(address, {**form, "status": "resolved", "was_title": "Link 10"}, follow=True).content.decode()
+    assert "Meanwhile the status became investigating. Yours was not saved." in late
+    incident.refresh_from_db()
+    assert incident.status == "investigating" and incident.assignee == owen
+
+
+def test_merge_by_address_undo_and_split(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    one, two = make_attempt(), make_attempt(other_story())
+    target, source = incident_of(one), incident_of(two)
+    merging = reverse("incident-merge", args=[target.pk])
+    for nonsense in ("", "INC-", f"INC-{target.pk}", "999999"):
+        assert signed_in.post(merging, {"other": nonsense}).status_code == 302
+    assert incident_of(two) == source
+    signed_in.post(merging, {"other": f"http://testserver/incidents/{source.pk}/"})
+    page = page_of(signed_in, target)
+    assert f"merged INC-{source.pk} into this incident" in page and f"Undo the merge of INC-{source.pk}" in page
+    moved = signed_in.get(reverse("incident", args=[source.pk]), follow=True)
+    assert moved.redirect_chain[-1][0] == reverse("incident", args=[target.pk])
+    signed_in.post(reverse("incident-unmerge", args=[source.pk]))
+    assert incident_of(two) == source
+    three = make_attempt()
+    answer = signed_in.post(
+        reverse("incident-split", args=[target.pk]), {"attempt": [three.pk], "title": "Other cable"}, follow=True
+    )
+    assert "Other cable" in answer.content.decode() and incident_of(three) != target
+    refused = signed_in.post(reverse("incident-split", args=[target.pk]), {}, follow=True).content.decode()
+    assert "Choose the attempts to split off." in refused
+
+
+def test_what_looks_related_is_proposed_until_somebody_says_no(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    one = incident_of(make_attempt())
+    alike = stories._changed(
+        stories.nvlink(), fingerprint=stories.engine.Fingerprint(key="a" * 32, parts={}, version="1")
+    )
+    two = incident_of(make_attempt(alike))
+    assert "Looks related" in page_of(signed_in, one) and f"Merge INC-{two.pk} into this" in page_of(signed_in, one)
+    signed_in.post(reverse("incident-not-the-same", args=[one.pk]), {"other": two.pk})
+    assert "Looks related" not in page_of(signed_in, one) and "Looks related" not in page_of(signed_in, two)
+
+
+def test_tickets_are_linked_and_taken_away(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    incident = incident_of(make_attempt())
+    address = reverse("incident-ticket", args=[incident.pk])
+    signed_in.post(address, {"url": "https://tickets.example.org/browse/HW-2291", "note": "new cable"})
+    page = page_of(signed_in, incident)
+    assert '<a href="https://tickets.example.org/browse/HW-2291" rel="noreferrer">HW-2291</a> new cable' in page
+    refused = signed_in.post(address, {"url": "javascript:alert(1)"}, follow=True).content.decode()
+    assert "begins with https://" in refused and "javascript:" not in refused
+    signed_in.post(reverse("ticket-remove", args=[incident.tickets.get().pk]))
+    assert not incident.tickets.exists()
+
+
+def test_the_report_is_drafted_from_the_timeline(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    attempt, ada = make_attempt(), User.objects.get()
+    incident = incident_of(attempt)
+    add_comment(incident, ada, "Drained it.\n\n<script>alert(1)</script>")
+    answer = signed_in.get(reverse("incident-report-markdown", args=[incident.pk]))
+    text = answer.content.decode()
+    assert (
+        answer["Content-Type"].startswith("text/markdown") and f"INC-{incident.pk}.md" in answer["Content-Disposition"]
+    )
+    for words in ("## What happened", "opened by", "Ada Moreau wrote", "Drained it", "NETIR\\_LINK\\_EVT", "76.0"):
+        assert words in text.replace("NETIR_LINK_EVT", "NETIR\\_LINK\\_EVT"), words
+    page = signed_in.get(reverse("incident-report", args=[incident.pk])).content.decode()
+    assert "<h2>What happened</h2>" in page and "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
+
+
+def test_the_timeline_renews_itself_and_answers_304_when_nothing_happened(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    incident = incident_of(make_attempt())
+    address = reverse("incident-timeline", args=[incident.pk])
+    htmx = {"HX-Request": "true"}
+    first = signed_in.get(address, headers=htmx)
+    assert signed_in.get(address, headers={**htmx, "If-None-Match": first["ETag"]}).status_code == 304
+    add_comment(incident, User.objects.get(), "news")
+    second = signed_in.get(address, headers={**htmx, "If-None-Match": first["ETag"]})
+    assert second.status_code == 200 and "news" in second.content.decode()
+    assert signed_in.get(address).status_code == 302, "a fragment that is opened by hand leads to its page"
+
+
+def test_signed_out_nothing_of_an_incident_is_seen(client: Client, make_attempt: MakeAttempt) -> None:
+    incident = incident_of(make_attempt())
+    for name in ("incident", "incident-timeline", "incident-report", "incident-report-markdown", "incident-share"):
+        assert "/sign-in/" in client.get(reverse(name, args=[incident.pk]))["Location"]
+    for name in ("state", "merge", "unmerge", "split", "not-the-same", "ticket", "comment"):
+        assert "/sign-in/" in client.post(reverse(f"incident-{name}", args=[incident.pk]))["Location"]
+    assert TimelineEvent.objects.filter(incident=incident).count() == 1
+
+
+def test_an_attempt_that_comes_later_stands_in_both_records(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    incident, later = incident_of(make_attempt()), make_attempt(ended_at=stories.END + timedelta(days=1))
+    page = signed_in.get(reverse("attempt", args=[later.pk])).content.decode()
+    assert "Joined" in page and incident.name in page and "2 alike" in page

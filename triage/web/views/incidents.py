@@ -1,0 +1,274 @@
+"""Incidents: the list, one with its timeline and what people do with it, and the report drafted from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_POST
+
+from triage.models import Incident, Severity, Ticket
+from triage.selectors import incidents as select
+from triage.selectors.attempts import CursorError
+from triage.selectors.threads import SHOWN_AT_FIRST, Group, incident_events, incident_thread, thread_state
+from triage.services import incidents as act
+from triage.web import words
+from triage.web.discussion import compose
+from triage.web.htmx import etag_of, fragment, is_htmx, is_known, signed_in
+from triage.web.incident_report import incident_report
+from triage.web.markdown import render as render_markdown
+from triage.web.views.attempts import download
+
+VIEWS = (("open", "Open"), ("mine", "Yours"), ("resolved", "Resolved"))
+GROUPS = ((Group.COMMENTS, "Comments"), (Group.DECISIONS, "Decisions"), (Group.ATTEMPTS, "Attempts"))
+ALL = 5_000
+"""Entries of a timeline that a page shows at most."""
+
+
+def incident_or_404(pk: int) -> Incident:
+    try:
+        return select.get_incident(pk)
+    except (Incident.DoesNotExist, OverflowError):
+        raise Http404 from None
+
+
+@signed_in
+def index(request: HttpRequest) -> HttpResponse:
+    """The list, open ones first; a view is chosen by `?view=`."""
+    view = request.GET.get("view", "open")
+    view = view if view in dict(VIEWS) else "open"
+    domain = request.GET.get("domain", "")
+    try:
+        page_ = select.list_incidents(
+            "resolved" if view == "resolved" else "open",
+            assignee=request.user.pk if view == "mine" else None,
+            domain=domain if domain in words.DOMAINS else "",
+            cursor=request.GET.get("cursor"),
+        )
+    except CursorError:
+        return redirect(f"{reverse('incidents')}?{urlencode({'view': view})}")
+    counts = select.incident_counts(request.user)
+    context = {
+        "section": "incidents",
+        "views": [(name, label, counts[name]) for name, label in VIEWS],
+        "view": view,
+        "domain": domain,
+        "domains": [(name, words.domain(name)) for name in words.DOMAINS if name != "unattributed"],
+        "page": page_,
+        "rows": page_.incidents,
+        "cursor": request.GET.get("cursor", ""),
+        "total": sum(counts[name] for name in ("open", "resolved")),
+    }
+    return render(request, "incident/list.html", context)
+
+
+@signed_in
+def page(request: HttpRequest, pk: int) -> HttpResponse:
+    """One incident. A merged one leads to what it was merged into."""
+    incident = incident_or_404(pk)
+    if incident.merged_into_id is not None:
+        target = incident
+        while target.merged_into is not None:
+            target = target.merged_into
+        messages.info(request, f"{incident.name} was merged into this incident.")
+        return redirect("incident", pk=target.pk)
+    detail = select.incident_detail(pk)
+    return render(
+        request,
+        "incident/page.html",
+        {
+            "section": "incidents",
+            "incident": detail.incident,
+            "subject": detail.incident,
+            "detail": detail,
+            "related": select.related(detail.incident),
+            "people": select.people(),
+            "statuses": [(str(status), str(status.label)) for status in act.BY_HAND],
+            "severities": Severity.choices,
+            "undoable": {merged.pk for merged in detail.merged},
+            "compose": compose(request, detail.incident),
+            "elsewhere": True,
+            **_timeline(request, pk),
+        },
+    )
+
+
+@signed_in
+def timeline(request: HttpRequest, pk: int) -> HttpResponse:
+    """The timeline as a fragment that renews itself."""
+    incident = incident_or_404(pk)
+    state_ = thread_state(incident_events(pk))
+    context: dict[str, Any] = {"thread_url": _timeline_url(request, pk)}
+    if is_htmx(request) and not is_known(request, state_):
+        merged = {merged.pk for merged in incident.merged.all()}
+        context |= {"incident": incident, "subject": incident, "undoable": merged, "elsewhere": True}
+        context |= _timeline(request, pk)
+    back = reverse("incident", args=[pk]) + "#discussion"
+    return fragment(request, "incident/_thread_news.html", context, back, state_)
+
+
+def _groups(request: HttpRequest) -> list[str]:
+    chosen = [kind for kind in request.GET.getlist("kind") if kind in list(Group)]
+    return chosen or [str(group) for group in SHOWN_AT_FIRST]
+
+
+def _timeline_url(request: HttpRequest, pk: int) -> str:
+    return f"{reverse('incident-timeline', args=[pk])}?{urlencode({'kind': _groups(request)}, doseq=True)}"
+
+
+def _timeline(request: HttpRequest, pk: int) -> dict[str, Any]:
+    groups = _groups(request)
+    everything = request.GET.get("entries") == "all"
+    thread = incident_thread(pk, groups, **({"limit": ALL} if everything else {}))
+    query = urlencode({"kind": groups, "entries": "all"}, doseq=True)
+    return {
+        "thread": thread,
+        "thread_url": _timeline_url(request, pk),
+        "thread_etag": etag_of(thread_state(incident_events(pk))),
+        "groups": [(str(group), label, str(group) in groups) for group, label in GROUPS],
+        "system_shown": Group.SYSTEM in groups,
+        "all_url": "" if everything else f"?{query}#discussion",
+    }
+
+
+@require_POST
+@signed_in
+def state(request: HttpRequest, pk: int) -> HttpResponse:
+    """Status, assignee and severity at once; each only when it was changed in the form."""
+    incident_or_404(pk)
+    sent = request.POST
+    tries = [
+        ("status", lambda new, old: act.set_status(pk, request.user, new, seen=old, note=sent.get("note", ""))),
+        ("assignee", lambda new, old: act.assign(pk, request.user, _number(new), seen=_number(old))),
+        ("severity", lambda new, old: act.set_severity(pk, request.user, _number(new), seen=_number(old))),
+    ]
+    saved = 0
+    for name, change in tries:
+        new, old = sent.get(name), sent.get(f"was_{name}", "")
+        if new is None or new == old:
+            continue
+        try:
+            saved += bool(change(new, old))
+        except (act.IncidentRefused, act.IncidentConflict) as trouble:
+            messages.warning(request, f"{trouble} Yours was not saved.")
+    if sent.get("title") is not None and sent["title"].strip() != sent.get("was_title", ""):
+        try:
+            saved += act.rename(pk, request.user, sent["title"])
+        except act.IncidentRefused as refused:
+            messages.warning(request, str(refused))
+    if saved:
+        messages.success(request, "Saved.")
+    return redirect("incident", pk=pk)
+
+
+@require_POST
+@signed_in
+def merge(request: HttpRequest, pk: int) -> HttpResponse:
+    """Another incident (`other`: its number or its address) becomes part of this one."""
+    incident_or_404(pk)
+    other = _incident_number(request.POST.get("other", ""))
+    if other is None:
+        messages.warning(request, "Write the number or paste the address of the other incident, for example INC-97.")
+        return redirect("incident", pk=pk)
+    try:
+        target = act.merge(other, pk, request.user)
+    except act.IncidentRefused as refused:
+        messages.warning(request, str(refused))
+        return redirect("incident", pk=pk)
+    messages.success(request, f"INC-{other} is part of this incident now. The timeline has an undo.")
+    return redirect("incident", pk=target.pk)
+
+
+@require_POST
+@signed_in
+def unmerge(request: HttpRequest, pk: int) -> HttpResponse:
+    """Takes this incident out of the one that it was merged into."""
+    incident_or_404(pk)
+    if act.unmerge(pk, request.user):
+        messages.success(request, f"INC-{pk} stands on its own again.")
+    return redirect("incident", pk=pk)
+
+
+@require_POST
+@signed_in
+def split(request: HttpRequest, pk: int) -> HttpResponse:
+    """The chosen attempts become an incident of their own."""
+    incident_or_404(pk)
+    chosen = [number for value in request.POST.getlist("attempt") if (number := _number(value)) is not None]
+    try:
+        new = act.split(pk, chosen, request.user, title=request.POST.get("title", ""))
+    except act.IncidentRefused as refused:
+        messages.warning(request, str(refused))
+        return HttpResponseRedirect(reverse("incident", args=[pk]) + "#at")
+    messages.success(request, f"Split off from INC-{pk}. Merging this into INC-{pk} undoes it.")
+    return redirect("incident", pk=new.pk)
+
+
+@require_POST
+@signed_in
+def not_the_same(request: HttpRequest, pk: int) -> HttpResponse:
+    """The proposal is wrong: these two are different."""
+    incident_or_404(pk)
+    try:
+        act.say_not_the_same(pk, _number(request.POST.get("other")) or 0, request.user)
+    except act.IncidentRefused as refused:
+        messages.warning(request, str(refused))
+    return redirect("incident", pk=pk)
+
+
+@require_POST
+@signed_in
+def add_ticket(request: HttpRequest, pk: int) -> HttpResponse:
+    """A link to where else it is worked on."""
+    incident_or_404(pk)
+    sent = request.POST
+    try:
+        act.link_ticket(
+            pk, request.user, url=sent.get("url", ""), label=sent.get("label", ""), note=sent.get("note", "")
+        )
+    except act.IncidentRefused as refused:
+        messages.warning(request, str(refused))
+    return redirect("incident", pk=pk)
+
+
+@require_POST
+@signed_in
+def remove_ticket(request: HttpRequest, pk: int) -> HttpResponse:
+    """Takes a link away."""
+    ticket = Ticket.objects.filter(pk=pk).first()
+    if ticket is None:
+        raise Http404
+    act.unlink_ticket(pk, request.user)
+    return redirect("incident", pk=ticket.incident_id)
+
+
+@signed_in
+def report(request: HttpRequest, pk: int) -> HttpResponse:
+    """The report as a page to print."""
+    incident = incident_or_404(pk)
+    text = incident_report(incident, request.build_absolute_uri("/"))
+    context = {"section": "incidents", "incident": incident, "report": render_markdown(text, headings_from=1)}
+    return render(request, "incident/report.html", context)
+
+
+@signed_in
+def report_markdown(request: HttpRequest, pk: int) -> HttpResponse:
+    """The report to go on writing in."""
+    incident = incident_or_404(pk)
+    text = incident_report(incident, request.build_absolute_uri("/"))
+    return download(text, "text/markdown; charset=utf-8", f"{incident.name}.md")
+
+
+def _number(value: str | None) -> int | None:
+    return int(value) if value and value.isascii() and value.isdecimal() and len(value) < 19 else None
+
+
+def _incident_number(text: str) -> int | None:
+    """From `97`, `INC-97` or the address of its page."""
+    text = text.strip().rstrip("/")
+    tail = text.rsplit("/", 1)[-1] if "/incidents/" in text else text
+    return _number(tail.upper().removeprefix("INC-"))

@@ -1,0 +1,197 @@
+"""Share links: made and revoked by people who signed in, opened by whoever has the address."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_POST
+
+from triage.models import Attempt, Incident, ShareLink
+from triage.selectors import attempts as select
+from triage.selectors.incidents import incident_detail
+from triage.selectors.shared import plain_title, shared_attempt, shared_incident
+from triage.selectors.verdicts import said
+from triage.services import sharing
+from triage.text import printable
+from triage.web import words
+from triage.web.htmx import signed_in
+from triage.web.incident_report import attempt_summary, incident_summary
+from triage.web.views.attempts import story_of
+from triage.web.views.incidents import incident_or_404
+
+
+@signed_in
+def share_attempt(request: HttpRequest, pk: int) -> HttpResponse:
+    """Links to one attempt, and its summary for a chat."""
+    try:
+        attempt = select.get_attempt(pk)
+    except (Attempt.DoesNotExist, OverflowError):
+        raise Http404 from None
+    if attempt.diagnosis is None:
+        raise Http404("There is nothing to share before the diagnosis.")
+    address = request.build_absolute_uri(reverse("attempt", args=[pk]))
+    summary = attempt_summary(attempt, story_of(attempt.diagnosis, pk), address)
+    name = printable(f"{attempt.workload.workload_id}, attempt {attempt.number}")
+    return _share(request, attempt, summary, name, printable(attempt.title))
+
+
+@signed_in
+def share_incident(request: HttpRequest, pk: int) -> HttpResponse:
+    """Links to one incident, and its summary for a chat."""
+    incident = incident_or_404(pk)
+    address = request.build_absolute_uri(reverse("incident", args=[pk]))
+    return _share(
+        request, incident, incident_summary(incident, incident_detail(pk), address), incident.name,
+        printable(incident.title),
+    )  # fmt: skip
+
+
+def _share(request: HttpRequest, subject: Attempt | Incident, summary: str, name: str, title: str) -> HttpResponse:
+    page = reverse("attempt" if isinstance(subject, Attempt) else "incident", args=[subject.pk])
+    if request.method == "POST":
+        try:
+            days = int(request.POST.get("days", sharing.DEFAULT_DAYS))
+            sharing.make_share(subject, request.user, days=days, note=request.POST.get("note", ""))
+        except ValueError:
+            messages.warning(request, "Choose how long the link lasts.")
+        return redirect(f"{page}share/")
+    links = subject.shares.select_related("by", "revoked_by").prefetch_related("openings")[:50]
+    context = {
+        "section": "failures" if isinstance(subject, Attempt) else "incidents",
+        "subject": subject,
+        "name": name,
+        "title": title,
+        "page": page,
+        "summary": summary,
+        "days": [(days, days == sharing.DEFAULT_DAYS) for days in sharing.DAYS],
+        "links": [_row(request, share) for share in links],
+    }
+    return render(request, "share/manage.html", context)
+
+
+def _row(request: HttpRequest, share: ShareLink) -> dict[str, Any]:
+    openings = list(share.openings.all())
+    return {
+        "share": share,
+        "open": sharing.is_open(share),
+        "url": request.build_absolute_uri(reverse("shared", args=[sharing.share_token(share)])),
+        "times": sum(opening.times for opening in openings),
+        "readers": len(openings),
+        "last_at": max((opening.last_at for opening in openings), default=None),
+    }
+
+
+@require_POST
+@signed_in
+def revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ends a link now."""
+    share = ShareLink.objects.filter(pk=pk).first()
+    if share is None:
+        raise Http404
+    sharing.revoke_share(pk, request.user)
+    if share.incident_id is not None:
+        return redirect("incident-share", pk=share.incident_id)
+    return redirect("attempt-share", pk=share.attempt_id)
+
+
+@require_GET
+def shared(request: HttpRequest, token: str) -> HttpResponse:
+    """What a link shows. No sign-in, no names, no way to anything else."""
+    share = sharing.find_share(token)
+    if share is None:
+        return _private(render(request, "share/ended.html", {"share": None}, status=404))
+    if not sharing.is_open(share):
+        return _private(render(request, "share/ended.html", {"share": share}, status=410))
+    try:
+        if share.incident_id is not None:
+            template, context = "share/incident.html", _incident(share.incident_id)
+        else:
+            template, context = "share/attempt.html", _attempt(share.attempt_id or 0)
+    except (Attempt.DoesNotExist, Incident.DoesNotExist):
+        return _private(render(request, "share/ended.html", {"share": None}, status=404))
+    sharing.record_opening(share, address=_address(request), browser=request.headers.get("User-Agent", ""))
+    return _private(render(request, template, {"share": share, **context}))
+
+
+def _private(answer: HttpResponse) -> HttpResponse:
+    answer.headers["X-Robots-Tag"] = "noindex, nofollow, noarchive"
+    answer.headers["Referrer-Policy"] = "no-referrer"
+    answer.headers["Cache-Control"] = "private, no-store"
+    return answer
+
+
+def _address(request: HttpRequest) -> str | None:
+    """Where the reader is: the nearest proxy's word only where one is set up."""
+    forwarded = request.headers.get("X-Forwarded-For", "") if settings.SECURE_PROXY_SSL_HEADER else ""
+    address = forwarded.rsplit(",", 1)[-1].strip() or request.META.get("REMOTE_ADDR", "")
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        return None
+
+
+def _attempt(pk: int) -> dict[str, Any]:
+    attempt, story, mask = shared_attempt(pk)
+    if story is None:
+        raise Attempt.DoesNotExist
+    contract = story.contract
+    now = said(attempt)
+    advice = contract["recommendation"]
+    title = mask.text(now.title)
+    corrected = now.is_correction
+    return {
+        "attempt": attempt,
+        "story": story,
+        "d": contract,
+        "root": contract["root_cause"],
+        "trail": story.trail,
+        "said": now,
+        "title": title,
+        "reason": mask.text(now.verdict.reason) if now.verdict and corrected else "",
+        "nodes": [mask.text(node) for node in now.nodes],
+        "advice": advice,
+        "advice_title": words.action(advice["action"], advice["exclude_nodes"]),
+        "missing": [part for part in contract["coverage"] if part["status"] != "ok"],
+        "workload": mask.text(printable(f"{attempt.workload.name} {attempt.workload.workload_id}".strip())),
+        "og_title": _preview(
+            attempt, now.domain, now.sub_domain, [node for node in attempt.blamed_nodes if node in attempt.nodes]
+        ),
+        "og_text": f"{words.outcome(contract['outcome'])}, {attempt.get_verdict_status_display().lower()}. Read only.",
+    }
+
+
+def _incident(pk: int) -> dict[str, Any]:
+    detail, mask = shared_incident(pk)
+    incident = detail.incident
+    rows = [
+        {
+            "attempt": attempt,
+            "name": mask.text(printable(f"{attempt.workload.name} {attempt.workload.workload_id}".strip())),
+            "nodes": [mask.text(printable(node)) for node in attempt.blamed_nodes[:3]],
+        }
+        for attempt in detail.attempts
+    ]
+    return {
+        "incident": incident,
+        "detail": detail,
+        "title": mask.text(printable(incident.title)),
+        "parts": {key: mask.text(printable(str(value))) for key, value in incident.parts.items()},
+        "rows": rows,
+        "nodes": [(mask.text(printable(share.node)), share.times) for share in detail.nodes],
+        "og_title": f"{incident.name}: {_preview(incident, incident.domain, incident.sub_domain, ())}",
+        "og_text": f"{words.count(incident.attempts_count, 'attempt')}, "
+        f"{incident.get_status_display().lower()}. Read only.",
+    }
+
+
+def _preview(subject: Attempt | Incident, domain: str, sub_domain: str, nodes: Any) -> str:
+    """A title for previews that holds nothing out of a log."""
+    what = plain_title(subject) or ", ".join(filter(None, (words.domain(domain), words.sub_domain(sub_domain))))
+    shown = ", ".join(printable(node) for node in nodes[:3])
+    return f"{what} on {shown}" if shown else what
