@@ -333,3 +333,28 @@ def test_no_rule_s_pattern_costs_the_square_of_a_line() -> None:
                     slow.append(f"{matcher.spec.id}: {spent:.2f} s on {unit!r} repeated: {regex.pattern[:80]}")
                     break
     assert not slow, "\n".join(slow)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"\x80\x02Nr\xff\xff\xff\x3f.", id="a memo index of a thousand million"),
+        pytest.param(b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b"x.", id="a byte array of a terabyte"),
+        pytest.param(b"\x80\x04\x8e" + (1 << 40).to_bytes(8, "little") + b"x.", id="bytes of a terabyte"),
+        pytest.param(b"\x80\x02\x82\x01.", id="an extension"),
+    ],
+)
+def test_a_few_bytes_of_a_dump_cannot_ask_for_gigabytes(content: bytes) -> None:
+    import tracemalloc
+
+    from engine.dumps import DumpError, load_dump
+
+    tracemalloc.start()
+    try:
+        load_dump(content)
+    except DumpError:
+        pass
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 16 << 20
