@@ -19,21 +19,16 @@ from engine.clock import Stamp
 from engine.dumps import MAX_DUMP, Dump, DumpError, entry_group, load_dump, number, read_dump
 from engine.facts import Fact
 from engine.findings import Placed
-from engine.lines import clean, printable, whole
+from engine.lastwords import Words, last_words
+from engine.lines import printable, whole
 from engine.model import Source, Stream
 from engine.origin import Places
 
-MAX_REREAD = 512 * 2**20
-"""Bytes of a log that are read again for the last words of a silent rank."""
 _SAME_SIZES = ("allreduce", "broadcast", "allgather", "reducescatter", "barrier")
 _PAIR = re.compile(r"(?P<op>send|recv) (?P<me>\d+)(?:->|<-)(?P<peer>\d+)")
 BAR = "collective.bar"
 _GAVE_UP = re.compile(r"(?i)collective operation timeout|wait timeout after|timed out after \d+ ?ms|barrier.{0,40}time")
 _NUMEL = re.compile(r"NumelIn=(\d+), NumelOut=(\d+)")
-_NOT_WORDS = re.compile(
-    rb"NCCL |ProcessGroup|TCPStore|[Ww]atchdog|frame #|Exception raised|terminate called"
-    rb"|what\(\):|Traceback|srun:|slurmstepd"
-)
 _PHASES = (
     (
         "checkpoint",
@@ -277,10 +272,8 @@ def who_is_missing(placed: Sequence[Placed], dumps: Dumps, places: Places, strea
         return Missing()
     missing.nodes = tuple(sorted({places.ranks[rank] for rank in missing.ranks if rank in places.ranks}))
     if len(missing.ranks) <= 8:
-        for rank in missing.ranks:
-            fact = _last_words(rank, places, streams)
-            if fact:
-                missing.facts.append(fact)
+        said = last_words(missing.ranks, streams)
+        missing.facts += [_silence(rank, words, places) for rank, words in sorted(said.items())]
     return missing
 
 
@@ -308,34 +301,9 @@ def _by_watchdog(placed: Sequence[Placed], places: Places) -> Missing | None:
     return None
 
 
-def _last_words(rank: int, places: Places, streams: Sequence[Stream]) -> Fact | None:
-    """The last line that one rank wrote on its own behalf."""
-    prefix = re.compile(
-        rb"(?m)^(?: {0,6}%d: |.{0,80}\[rank%d\]|.{0,80}\[?\b[Rr]ank[ =:]?%d\b)[^\n]*" % (rank, rank, rank)
-    )
-    best: tuple[int, int, bytes, Stream] | None = None
-    for stream in streams:
-        if stream.source is not Source.APPLOG or (stream.rank is not None and stream.rank != rank):
-            continue
-        if stream.size > MAX_REREAD:
-            continue
-        with stream.open() as source:
-            data = source.read(MAX_REREAD)
-        if stream.rank == rank:
-            candidates = [(m.start(), m[0]) for m in re.finditer(rb"(?m)^[^\n]+", data[-65536:])]
-            base = max(len(data) - 65536, 0)
-        else:
-            candidates, base = [(m.start(), m[0]) for m in prefix.finditer(data)], 0
-        for start, raw in reversed(candidates):
-            if not _NOT_WORDS.search(raw):
-                offset = base + start
-                best = (offset, data.count(b"\n", 0, offset) + 1, raw, stream)
-                break
-    if best is None:
-        return None
-    offset, number, raw, stream = best
-    line = clean(raw)
-    said = printable(line.text)[:200]
+def _silence(rank: int, words: Words, places: Places) -> Fact:
+    said = printable(words.line.text)[:200]
     phase = next((name for name, regex in _PHASES if regex.search(said)), "unknown")
     text = f"collective silent: rank={rank} phase={phase} last said: {said}"
-    return Fact(text, offset, number, line.stamp, places.ranks.get(rank), "collective", {"stream": stream.name})
+    fields = {"stream": words.stream.name}
+    return Fact(text, words.offset, words.number, words.line.stamp, places.ranks.get(rank), "collective", fields)

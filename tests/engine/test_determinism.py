@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -11,17 +12,20 @@ from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine import scan
+from engine import blocks, scan
 from engine.diagnose import diagnose
-from engine.model import Diagnosis
+from engine.model import Diagnosis, Source, Stream
 from engine.report import as_json
 from tests.engine.evidence import Evidence, case, labels, ruleset
 
+LOGS = (Source.APPLOG, Source.SYSLOG)
 ROOT = Path(__file__).parents[2]
 VARIED = [
     *("hw-nvlink-xid149-node02", "hw-thermal-throttle-degraded", "net-k8s-node-not-ready", "net-lustre-client-evicted"),
@@ -32,19 +36,6 @@ VARIED = [
 @cache
 def usual(name: str) -> str:
     return as_json(case(name).diagnosed())
-
-
-def verdict(found: Diagnosis) -> tuple[object, ...]:
-    """What a diagnosis says, without where its lines stand."""
-    root = found.root_cause
-    return (
-        *(found.outcome, found.domain, found.sub_domain, found.title),
-        (root.rule, root.nodes, root.devices, root.ranks, root.at) if root else None,
-        sorted((s.rule, s.nodes, s.ranks, s.count, s.first_at, s.last_at) for s in found.symptoms),
-        sorted((c.rule, c.nodes) for c in found.candidates),
-        found.recommendation.action,
-        found.fingerprint,
-    )
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
@@ -69,12 +60,54 @@ def test_files_written_in_another_order_give_the_same_bytes(name: str) -> None:
     assert as_json(turned.diagnosed()) == usual(name)
 
 
-@pytest.mark.parametrize("block", [1 << 12, 1 << 14, 100_003, 1 << 22])
+def verdict(found: Diagnosis) -> tuple[object, ...]:
+    """What a diagnosis says, without which of many equal lines it shows."""
+    root = found.root_cause
+    return (
+        *(found.outcome, found.domain, found.sub_domain, found.title, found.recommendation.action, found.fingerprint),
+        (root.rule, root.nodes, root.devices, root.at) if root else None,
+        sorted((s.rule, s.nodes, s.count) for s in found.symptoms),
+    )
+
+
+@pytest.mark.parametrize("block", [1 << 14, 100_003, 1 << 22])
 @pytest.mark.parametrize("name", VARIED)
 def test_blocks_of_any_size_give_the_same_verdict(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = verdict(case(name).diagnosed())
+    monkeypatch.setattr(blocks, "BLOCK", block)
     monkeypatch.setattr(scan, "BLOCK", block)
     assert verdict(case(name).diagnosed()) == expected
+
+
+class Trickle(io.RawIOBase):
+    """Gives its bytes in pieces, as a pipe or a socket does."""
+
+    def __init__(self, content: BinaryIO, most: int) -> None:
+        self._content, self._most = content, most
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._content.read(min(self._most, len(buffer)))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        self._content.close()
+        super().close()
+
+
+def trickling(stream: Stream, most: int) -> Stream:
+    return msgspec.structs.replace(stream, open=lambda: cast(BinaryIO, Trickle(stream.open(), most)))
+
+
+@pytest.mark.parametrize("most", [997, 8192, 65_536])
+@pytest.mark.parametrize("name", VARIED)
+def test_bytes_that_come_in_pieces_give_the_same_bytes(name: str, most: int) -> None:
+    with case(name).opened() as bundle:
+        streams = [trickling(s, most) if s.source in LOGS else s for s in bundle.streams]
+        assert as_json(diagnose(bundle.attempt, streams, ruleset(), bundle="bundle")) == usual(name)
 
 
 Rename = Callable[[str, list[str]], str]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from engine import scan
+from engine import blocks, scan
 from engine.bundle import file_stream
 from engine.diagnose import scanner_of
 from engine.scan import Hit, StreamScan
@@ -128,7 +128,7 @@ def test_parts_of_a_line_are_joined_across_the_other_stream_s_lines(tmp_path: Pa
 
 @pytest.mark.parametrize("block", [256, 1000, 4096, 1 << 20])
 def test_parts_are_joined_across_blocks(tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "BLOCK", block)
+    monkeypatch.setattr(blocks, "BLOCK", block)
     said = BOOM.decode()
     lines = [CRI.format(1, "stdout", "F", f"step {n}") for n in range(20)]
     halves = [CRI.format(2, "stderr", "P", said[:40]), CRI.format(2, "stderr", "F", said[40:])]

@@ -53,3 +53,27 @@ def test_what_healthy_jobs_and_nodes_print_accuses_nobody(scanner: Scanner, line
     kind, said = line[0], line[2:]
     text = f"Nov  3 02:10:44 node-01 {said}" if kind == "S" else said
     assert [hit.rule.id for hit in possible_roots(scanner, text, SOURCES[kind])] == []
+
+
+def test_an_exception_that_a_pool_raises_again_is_judged_by_where_it_was_raised_first(scanner: Scanner) -> None:
+    text = "\n".join(
+        [
+            "multiprocess.pool.RemoteTraceback: ",
+            '"""',
+            "Traceback (most recent call last):",
+            '  File "/usr/lib/python3/site-packages/datasets/arrow_dataset.py", line 3501, in _map_single',
+            "    for row in rows",
+            "KeyError: 'messages'",
+            '"""',
+            "",
+            "The above exception was the direct cause of the following exception:",
+            "",
+            "Traceback (most recent call last):",
+            '  File "/opt/app/train.py", line 23, in <module>',
+            "    main()",
+            '  File "/usr/lib/python3/site-packages/multiprocess/pool.py", line 774, in get',
+            "    raise self._value",
+            "KeyError: 'messages'",
+        ]
+    )
+    assert [(hit.rule.domain, hit.rule.sub_domain) for hit in possible_roots(scanner, text)] == [("software", "data")]
