@@ -115,4 +115,7 @@ def read(lines: Iterable[tuple[int, int, Line]]) -> Traceback | None:
     if len(chain) > 1:
         told.origin, told.origin_offset, told.origin_line, first_frames = chain[0]
         told.origin_frames = "\n".join(first_frames)
+        if told.origin == text:
+            # Raised again by a pool or a future: where it was raised first tells more.
+            told.frames = "\n".join([*frames, *first_frames])
     return told
