@@ -66,7 +66,6 @@ def verdict(found: Diagnosis) -> tuple[object, ...]:
     return (
         *(found.outcome, found.domain, found.sub_domain, found.title, found.recommendation.action, found.fingerprint),
         (root.rule, root.nodes, root.devices, root.at) if root else None,
-        sorted((s.rule, s.nodes, s.count) for s in found.symptoms),
     )
 
 
