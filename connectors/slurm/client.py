@@ -22,7 +22,7 @@ from connectors.slurm.runner import CommandError, Trouble
 _UTC = {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
 _EPOCH = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
 NODES_PER_CALL = 500
-JOBS_PER_CALL = 100
+JOBS_PER_CALL = 500
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 

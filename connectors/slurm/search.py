@@ -48,15 +48,20 @@ class Search:
     def run(self) -> Iterator[Found]:
         """What is new, in order of its end. Raises ConnectorError."""
         start = max(self._position - self._config.overlap, self._from)
-        running: set[str] = set()
+        there: set[str] = set()
         for rows in self._windows(start, self._now + _AHEAD):
+            new = []
             for row in rows:
                 if isinstance(row, str):
                     yield from self._problem(row)
-            found = self._executions([row for row in rows if isinstance(row, Row)])
-            for execution in sorted(found, key=lambda one: (one.end or float("inf"), one.ref)):
-                yield from self._tell(execution, running)
-        self._forget(running)
+                    continue
+                key = _key(row)
+                there.add(key)
+                if key not in self._told:
+                    new.append(row)
+            for execution in sorted(self._executions(new), key=lambda one: (one.end or float("inf"), one.ref)):
+                yield from self._tell(execution)
+        self._forget(there)
         yield Found(cursor=self._cursor(fresh=True))
 
     def _windows(self, start: float, end: float) -> Iterator[list[Row | str]]:
@@ -87,18 +92,16 @@ class Search:
                 if any((row.id.workload, int(row.submit or 0)) in wanted for row in execution.allocations):
                     yield execution
 
-    def _tell(self, execution: Execution, running: set[str]) -> Iterator[Found]:
+    def _tell(self, execution: Execution) -> Iterator[Found]:
         """One execution, unless it was told as it is now, or is no longer what was asked for."""
         if not any(state_word(row.state) in self._config.states for row in execution.allocations):
             return
         if not execution.ended and any(row.ended for row in execution.allocations):
             return  # its other components are about to end
-        key = _key(execution)
-        if not execution.ended:
-            running.add(key)
-        if key in self._told:
+        keys = [_key(row) for row in execution.allocations]
+        if all(key in self._told for key in keys):
             return
-        self._told[key] = int(execution.end or 0)
+        self._told.update({key: int(execution.end or 0) for key in keys})
         if execution.end is not None and execution.end <= self._now + self._config.overlap:
             self._position = max(self._position, execution.end)
         attempt = execution.attempt(self._config.cluster)
@@ -113,13 +116,13 @@ class Search:
     def _problem(self, record: str) -> Iterator[Found]:
         key = _hash(record)
         if key not in self._told:
-            self._told[key] = int(self._position)
+            self._told[key] = int(self._now)
             yield Found(cursor=self._cursor(), found=FindProblem(ref="sacct", message=f"not understood: {record}"))
 
-    def _forget(self, running: set[str]) -> None:
-        """What ended before all that the next search looks at can't come again."""
+    def _forget(self, there: set[str]) -> None:
+        """What ended before all that the next search looks at can't come again; what still runs does."""
         edge = self._position - self._config.overlap
-        self._told = {key: end for key, end in self._told.items() if key in running or end >= edge}
+        self._told = {key: end for key, end in self._told.items() if end >= edge or (not end and key in there)}
 
     def _cursor(self, *, fresh: bool = False) -> dict[str, Any]:
         """The cursor to keep. It grows with what was told, so it is written anew the more seldom the longer it is:
@@ -136,8 +139,10 @@ def _content(execution: Execution) -> str:
     return " ".join(f"{row.state}/{row.exit_code}/{int(row.end or 0)}" for row in execution.allocations)
 
 
-def _key(execution: Execution) -> str:
-    return _hash(f"{execution.ref} {execution.workload}/{execution.number} {_content(execution)}")
+def _key(row: Row) -> str:
+    """Names a record as it is now."""
+    shown = f"{row.id.workload}+{row.id.offset}" if row.id.offset is not None else row.id.workload
+    return _hash(f"{shown}@{int(row.submit or 0)} {row.state}/{row.exit_code}/{int(row.end or 0)}")
 
 
 def _hash(text: str) -> str:
