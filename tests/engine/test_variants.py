@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.judge import RIGHT, judge
-from tests.engine.variants import VARIANTS
+from tests.engine.variants import VARIANTS, Variant
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
-def test_the_verdict_is_an_expert_s(variant) -> None:  # type: ignore[no-untyped-def]
+def test_the_verdict_is_an_expert_s(variant: Variant) -> None:
     judgement = judge(variant.label, variant.evidence().diagnosed())
     assert judgement.verdict == RIGHT, "; ".join(judgement.complaints)
 
