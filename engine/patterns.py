@@ -25,7 +25,7 @@ sre_parse: Any = import_module("re._parser")
 _CATEGORIES = {
     sre.CATEGORY_DIGIT: r"0-9",
     sre.CATEGORY_WORD: r"A-Za-z0-9_",
-    sre.CATEGORY_SPACE: r"\x20\t\r\f\v",
+    sre.CATEGORY_SPACE: r"\x20\t\r\f\x0b",  # to the scanner \v would be every vertical space, line ends too
 }
 _NEGATED_CATEGORIES = {
     sre.CATEGORY_NOT_DIGIT: r"\x00-\x09\x0b-\x2f\x3a-\xff",
@@ -33,6 +33,15 @@ _NEGATED_CATEGORIES = {
     sre.CATEGORY_NOT_WORD: r"\x00-\x09\x0b-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\xff",
 }
 _LONGEST_REPEAT = 2_000
+_ANCHORS = {
+    sre.AT_BEGINNING: "^",
+    sre.AT_BEGINNING_STRING: "^",
+    sre.AT_END: r"\r?$",
+    sre.AT_END_STRING: r"\r?$",
+    sre.AT_BOUNDARY: r"\b",
+    sre.AT_NON_BOUNDARY: r"\B",
+}
+"""What an anchor becomes in a search: of the line, since the scanner sees many."""
 
 
 class PatternError(ValueError):
@@ -47,6 +56,23 @@ def to_scanner(pattern: str) -> str:
         raise PatternError(f"not a valid regex: {error}") from None
     items = _trim(list(tree), leading=True)
     text = _emit(items)
+    if not text or _min_width(items) == 0:
+        raise PatternError("matches the empty string")
+    return f"(?i){text}" if tree.state.flags & re.IGNORECASE else text
+
+
+def to_search(pattern: str) -> str:
+    """The scanner's form of a regex that a person searches a log with, for a multi-line scan of many lines at once.
+
+    Unlike a rule's pattern nothing confirms the match later, so anchors stay and nothing is trimmed. Raises
+    PatternError, also for what cannot run in linear time.
+    """
+    try:
+        tree = sre_parse.parse(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise PatternError(f"not a valid regex: {error}") from None
+    items = list(tree)
+    text = _emit(items, anchors=True)
     if not text or _min_width(items) == 0:
         raise PatternError("matches the empty string")
     return f"(?i){text}" if tree.state.flags & re.IGNORECASE else text
@@ -123,12 +149,14 @@ def _trim(items: list[Any], *, leading: bool) -> list[Any]:
     return items
 
 
-def _emit(items: list[Any]) -> str:
-    return "".join(_emit_one(op, argument) for op, argument in items)
+def _emit(items: list[Any], *, anchors: bool = False) -> str:
+    return "".join(_emit_one(op, argument, anchors) for op, argument in items)
 
 
-def _emit_one(op: Any, argument: Any) -> str:
+def _emit_one(op: Any, argument: Any, anchors: bool) -> str:
     if op is sre.LITERAL:
+        if anchors and argument == 0x0A:
+            raise PatternError("names a line end; a search stays within a line")
         return _literal(argument)
     if op is sre.NOT_LITERAL:
         return f"[^{_set_literal(argument)}\\n]"
@@ -137,16 +165,16 @@ def _emit_one(op: Any, argument: Any) -> str:
     if op is sre.IN:
         return _emit_set(argument)
     if op is sre.BRANCH:
-        return "(?:" + "|".join(_emit(list(branch)) for branch in argument[1]) + ")"
+        return "(?:" + "|".join(_emit(list(branch), anchors=anchors) for branch in argument[1]) + ")"
     if op is sre.SUBPATTERN:
         _, add, remove, body = argument
         if remove or add & ~re.IGNORECASE:
             raise PatternError("inline flags other than (?i) are not supported")
-        return ("(?i:" if add & re.IGNORECASE else "(?:") + _emit(list(body)) + ")"
+        return ("(?i:" if add & re.IGNORECASE else "(?:") + _emit(list(body), anchors=anchors) + ")"
     if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
-        return _emit_repeat(argument)
+        return _emit_repeat(argument, anchors)
     if op is sre.AT:
-        return r"\b" if argument is sre.AT_BOUNDARY else ""
+        return _ANCHORS.get(argument, "") if anchors else r"\b" if argument is sre.AT_BOUNDARY else ""
     names = {
         "ASSERT": "look-around",
         "ASSERT_NOT": "look-around",
@@ -158,9 +186,9 @@ def _emit_one(op: Any, argument: Any) -> str:
     raise PatternError(f"uses {names.get(str(op), str(op))}, which cannot run in linear time")
 
 
-def _emit_repeat(argument: Any) -> str:
+def _emit_repeat(argument: Any, anchors: bool) -> str:
     low, high, body = argument
-    inner = _emit(list(body))
+    inner = _emit(list(body), anchors=anchors)
     if not inner:
         return ""
     if len(body) != 1 or body[0][0] not in (sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN, sre.SUBPATTERN):

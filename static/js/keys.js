@@ -60,7 +60,11 @@
     p: function () { follow("[data-key='p']"); },
     u: function () { follow("[data-key='u']"); },
     c: function () { focus("[data-key='c']", "Press Enter to confirm"); },
-    x: function () { follow("[data-key='x']"); },
+    x: function () {
+      var row = cursor();
+      var pick = row && row.querySelector("input[name='pick']");
+      if (pick) pick.click(); else follow("[data-key='x']");
+    },
     m: function () { focus("[data-key='m']"); },
     w: function () { follow("[data-key='w']"); },
     y: function () { follow("[data-key='y']"); },

@@ -1,7 +1,8 @@
-// The log: long lines wrap on demand, and the choice lasts; opening an address with #L125 puts that line in the middle.
+// The log: wrapping that lasts; #L125 or #L120-L131 picks lines and puts them in the middle; links to picked lines.
 (function () {
   "use strict";
   var KEY = "faultline.wrap";
+  var anchor = 0;
 
   function wrap(button, on) {
     button.setAttribute("aria-pressed", String(on));
@@ -16,12 +17,69 @@
     try { return localStorage.getItem(KEY) === "1"; } catch (error) { return false; }
   }
 
+  function range() {
+    var match = /^#L(\d{1,15})(?:-L?(\d{1,15}))?$/.exec(location.hash);
+    if (!match) return null;
+    var first = Number(match[1]);
+    var last = Number(match[2] || match[1]);
+    return first <= last ? [first, last] : [last, first];
+  }
+
+  function name(picked) { return picked[0] === picked[1] ? "L" + picked[0] : "L" + picked[0] + "-L" + picked[1]; }
+
+  function line(number) { return document.getElementById("L" + number); }
+
+  // A link that shows the picked lines to anybody, with or without script.
+  function address(button, picked) {
+    if (!picked) return location.href;
+    var query = picked[0] === picked[1] ? "?line=" + picked[0] : "?lines=" + picked[0] + "-" + picked[1];
+    return location.origin + button.dataset.base + query + "#" + name(picked);
+  }
+
   function mark() {
-    var match = /^#L(\d+)$/.exec(location.hash);
-    var line = match && document.getElementById("L" + match[1]);
+    var picked = range();
     document.querySelectorAll(".log .picked").forEach(function (old) { old.classList.remove("picked"); });
-    if (line) line.classList.add("picked");
-    return line;
+    var first = null;
+    if (picked) {
+      // Only lines that are here are looked at, however long the range is.
+      document.querySelectorAll("#log li[id]").forEach(function (item) {
+        var number = Number(item.id.slice(1));
+        if (number < picked[0] || number > picked[1]) return;
+        item.classList.add("picked");
+        first = first || item;
+        var fold = item.closest("details");
+        if (fold) fold.open = true;
+      });
+      anchor = picked[0];
+      tell(picked);
+    }
+    return first;
+  }
+
+  function tell(picked) {
+    var said = document.getElementById("picked-lines");
+    var quote = document.getElementById("quote-lines");
+    var copy = document.querySelector("[data-copy-lines]");
+    var part = document.querySelector("[data-part]");
+    if (said) said.textContent = (picked[0] === picked[1] ? "Line " + picked[0] : "Lines " + picked[0] + " to " + picked[1]) + " picked.";
+    if (quote) {
+      quote.hidden = false;
+      quote.href = quote.dataset.base + "?quote=" + encodeURIComponent(quote.dataset.stream + ":" + picked[0] + "-" + picked[1]) + "#compose";
+    }
+    if (copy) {
+      copy.querySelector("span").textContent = "Copy " + name(picked);
+      copy.dataset.copy = address(copy, picked);
+    }
+    if (part && picked[0] !== picked[1]) part.href = part.dataset.part + "?first=" + picked[0] + "&last=" + picked[1];
+  }
+
+  // Lines that the address names and that are not on this page: ask the server for them, once.
+  function fetchMissing(picked) {
+    var copy = document.querySelector("[data-copy-lines]");
+    var first = document.querySelector("#log li[id]");
+    if (!picked || !copy || !first || line(picked[0])) return;
+    var target = address(copy, picked);
+    if (target.split("#")[0] !== location.href.split("#")[0]) location.replace(target);
   }
 
   document.querySelectorAll("[data-wraps]").forEach(function (button) {
@@ -34,7 +92,29 @@
     });
   });
 
-  var line = mark() || document.querySelector("#log .cause");
-  if (line) line.scrollIntoView({ block: "center", inline: "nearest" });
-  window.addEventListener("hashchange", mark);
+  document.querySelectorAll("[data-copy-lines]").forEach(function (button) { button.dataset.copy = location.href; });
+
+  document.addEventListener("click", function (event) {
+    var link = event.target.closest ? event.target.closest("#log a.ln") : null;
+    if (!link || event.ctrlKey || event.metaKey || event.altKey) return;
+    var number = Number(link.hash.slice(2));
+    event.preventDefault();
+    var picked = event.shiftKey && anchor ? [Math.min(anchor, number), Math.max(anchor, number)] : [number, number];
+    var from = event.shiftKey && anchor ? anchor : number;
+    history.replaceState(history.state, "", "#" + name(picked));
+    mark();
+    anchor = from;
+    if (event.shiftKey) getSelection().removeAllRanges();
+  });
+
+  var first = mark() || document.querySelector("#log .cause") || document.querySelector("#log .range");
+  if (first) first.scrollIntoView({ block: "center", inline: "nearest" });
+  fetchMissing(range());
+  window.addEventListener("hashchange", function () {
+    var item = mark();
+    if (item) item.scrollIntoView({ block: "center", inline: "nearest" });
+    else fetchMissing(range());
+  });
+  // Lines that came later may be among the picked ones.
+  document.addEventListener("htmx:afterSwap", function () { if (range()) mark(); });
 })();

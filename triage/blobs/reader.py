@@ -141,6 +141,10 @@ class BlobReader:
             offset, length = offset + len(part), length - len(part)
         return b"".join(parts)
 
+    def piece_at(self, offset: int) -> bytes:
+        """What the frame that holds byte `offset` has from there on; empty at the end of the stream."""
+        return self._from(max(0, offset)) if offset < self.size else b""
+
     def _line_at(self, offset: int, limit: int) -> tuple[bytes, int | None]:
         """A line and where the next begins; None for that when the line is longer than `limit`."""
         parts: list[bytes] = []

@@ -68,13 +68,13 @@ def get_stream(attempt_id: int, name: str) -> Stream:
 
 def stream_lines(stream: Stream, first: int, count: int) -> StreamWindow:
     """`count` lines from line number `first` on (both are brought into range). Raises StreamGone."""
-    with _opened(stream) as reader:
+    with opened(stream) as reader:
         return _window(stream, reader, first, count)
 
 
 def lines_around_line(stream: Stream, line: int, *, before: int = 20, after: int = 20) -> StreamWindow:
     """A line by its number, with the lines around it. Raises StreamGone."""
-    with _opened(stream) as reader:
+    with opened(stream) as reader:
         line = max(1, min(line, reader.lines))
         first = max(1, line - max(0, before))
         return _window(stream, reader, first, line - first + 1 + max(0, after))
@@ -82,7 +82,7 @@ def lines_around_line(stream: Stream, line: int, *, before: int = 20, after: int
 
 def lines_around_offset(stream: Stream, offset: int, *, before: int = 20, after: int = 20) -> StreamWindow:
     """The line that holds a byte offset, with the lines around it. Raises StreamGone."""
-    with _opened(stream) as reader:
+    with opened(stream) as reader:
         line = reader.line_of(offset)
         first = max(1, line - max(0, before))
         return _window(stream, reader, first, line - first + 1 + max(0, after))
@@ -90,7 +90,7 @@ def lines_around_offset(stream: Stream, offset: int, *, before: int = 20, after:
 
 def lines_around_time(stream: Stream, at: datetime, *, before: int = 2, after: int = 2) -> StreamWindow | None:
     """The lines nearest to a moment; None when the stream's lines tell no time. Raises StreamGone."""
-    with _opened(stream) as reader:
+    with opened(stream) as reader:
         attempt = stream.attempt
         times = LineTimes(reader, seconds(attempt.started_at), seconds(attempt.ended_at))
         if not times.tells_time:
@@ -138,7 +138,7 @@ def same_moment(
 
 
 @contextmanager
-def _opened(stream: Stream) -> Iterator[BlobReader]:
+def opened(stream: Stream) -> Iterator[BlobReader]:
     if not stream.blob:
         raise StreamGone(f"{stream.name}: no longer kept")
     try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
@@ -18,51 +18,13 @@ from triage.models import Attempt, Stream
 from triage.selectors import attempts, stream_bytes, streams
 from triage.selectors.evidence import EvidenceItem, Story
 from triage.selectors.guides import guide
-from triage.text import cut, decode, printable
+from triage.selectors.stream_search import Findings, Query, SearchRefused, search
+from triage.text import printable
+from triage.web import logview
 from triage.web.htmx import is_htmx, signed_in
+from triage.web.logview import AROUND, ShownLine, number
+from triage.web.typed_time import typed_moment
 from triage.web.views.attempts import story_of
-
-AROUND = 25
-"""Lines before and after the one that was asked for."""
-STEP = 50
-"""Lines that "more" adds."""
-LONG = 2_000
-"""Characters of a line that are shown at first."""
-PART = 32_768
-"""Bytes of a very long line that are shown at once."""
-RULER = 1000.0
-
-
-@dataclass(frozen=True)
-class ShownLine:
-    """One line of a log as the page shows it."""
-
-    number: int
-    offset: int
-    text: str
-    left: int
-    """Characters left out; 1 when the rest has not even been counted."""
-    kind: str
-    """cause (the one that was asked for), hit (evidence), noise."""
-    item: EvidenceItem | None
-    part: LinePart | None = None
-
-
-@dataclass(frozen=True)
-class LinePart:
-    """Where in a very long line one reads: bytes, from 0."""
-
-    start: int
-    end: int
-    total: int
-
-    @property
-    def before(self) -> int | None:
-        return max(0, self.start - PART) if self.start else None
-
-    @property
-    def after(self) -> int | None:
-        return self.end if self.end < self.total else None
 
 
 @dataclass(frozen=True)
@@ -144,12 +106,20 @@ def moment(request: HttpRequest, pk: int, ref: str) -> HttpResponse:
 
 @signed_in
 def stream(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    """Any stream, at a line (`?line=`), a byte offset (`?offset=`) or its beginning."""
+    """Any stream, at a line (`?line=`), lines (`?lines=120-131`), a byte offset (`?offset=`), what a search finds
+    (`?q=`), or its beginning. `?jump=` takes a line or a time and leads to it.
+    """
     found = _attempt(pk)
     stream_ = _stream(pk, name)
-    line = _number(request, "line")
     try:
-        window = _window(request, stream_, line, _number(request, "offset"))
+        if request.GET.get("jump", "").strip():
+            answer = _jump(request, found, stream_)
+            if answer is not None:
+                return answer
+        searched = _search(request, stream_)
+        line = _line(request, searched)
+        window = _window(request, stream_, line, number(request, "offset"))
+        context = _viewer(request, found, _story(found), stream_, window, line, None, searched)
     except streams.StreamGone:
         return render(
             request,
@@ -157,27 +127,34 @@ def stream(request: HttpRequest, pk: int, name: str) -> HttpResponse:
             {"section": "failures", "attempt": found, "stream": stream_, "name": printable(stream_.name)},
             status=410,
         )
-    story = _story(found)
-    return render(request, "evidence/page.html", _viewer(request, found, story, stream_, window, line, None))
+    return render(request, "evidence/page.html", context)
 
 
 @signed_in
 def lines(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     """More lines, as a fragment that takes the place of a "more" link: `?first=&last=&way=up|down`."""
-    first_, last = _number(request, "first") or 1, _number(request, "last") or 1
+    first_, last = number(request, "first") or 1, number(request, "last") or 1
     if not is_htmx(request):
         return redirect(reverse("stream", args=[pk, name]) + "?" + urlencode({"first": first_, "last": last}))
     found = _attempt(pk)
     stream_ = _stream(pk, name)
     try:
+        searched = _search(request, stream_)
         window = streams.stream_lines(stream_, first_, max(1, min(last - first_ + 1, streams.MAX_LINES)))
     except streams.StreamGone:
         raise Http404 from None
+    shown = logview.shown(
+        window.lines,
+        logview.here(_story(found), stream_),
+        source=stream_.source,
+        query=searched.query,
+        found=searched.found,
+    )
     context = {
         "way": request.GET.get("way"),
         "rest_url": reverse("stream", args=[pk, stream_.name]),
-        "lines": _shown(window.lines, _here(_story(found), stream_)),
-        **_more(request, pk, stream_, window),
+        "runs": logview.folds(shown),
+        **logview.more(request, pk, stream_, window),
     }
     answer = render(request, "evidence/_lines.html", context)
     answer.headers["Vary"] = "HX-Request, Cookie"
@@ -188,8 +165,8 @@ def lines(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 def raw(request: HttpRequest, pk: int, name: str) -> HttpResponseBase:
     """The bytes as they are stored, as a file to keep: lines `?first=&last=`, or the whole stream."""
     stream_ = _stream(pk, name)
-    first_ = max(1, _number(request, "first") or 1)
-    last = max(first_, min(_number(request, "last") or stream_.lines, stream_.lines))
+    first_ = max(1, number(request, "first") or 1)
+    last = max(first_, min(number(request, "last") or stream_.lines, stream_.lines))
     try:
         blocks = stream_bytes.line_range(stream_, first_, last)
     except streams.StreamGone:
@@ -215,14 +192,13 @@ def _stream(pk: int, name: str) -> Stream:
         raise Http404 from None
 
 
-def _number(request: HttpRequest, key: str) -> int | None:
-    value = request.GET.get(key, "")
-    return int(value) if value.isascii() and value.isdecimal() and len(value) < 16 else None
-
-
 def _window(request: HttpRequest, stream_: Stream, line: int | None, offset: int | None) -> streams.StreamWindow:
     """The range that the URL names (`first`, `last`), else the lines around one."""
-    first_, last = _number(request, "first"), _number(request, "last")
+    first_, last = number(request, "first"), number(request, "last")
+    picked = logview.picked_range(request)
+    if picked is not None and line == picked[0]:
+        reach = min(picked[1] - picked[0] + 1 + AROUND, streams.MAX_LINES - AROUND)
+        return streams.lines_around_line(stream_, line, before=AROUND, after=reach)
     if first_ is not None and last is not None and last >= first_:
         return streams.stream_lines(stream_, first_, min(last - first_ + 1, streams.MAX_LINES))
     if line is not None:
@@ -232,59 +208,50 @@ def _window(request: HttpRequest, stream_: Stream, line: int | None, offset: int
     return streams.stream_lines(stream_, 1, 2 * AROUND)
 
 
-def _here(story: Story | None, stream_: Stream) -> dict[int, EvidenceItem]:
-    """Evidence of this stream by line; of several on one line, the one that counts most."""
-    here: dict[int, EvidenceItem] = {}
-    for evidence in story.trail.values() if story else ():
-        if evidence.stream_raw == stream_.name and (evidence.line not in here or evidence.is_root):
-            here[evidence.line] = evidence
-    return here
+@dataclass(frozen=True)
+class Searched:
+    """What was asked for in this stream, and what came of it."""
+
+    query: Query | None = None
+    found: Findings | None = None
+    refused: str = ""
 
 
-def _shown(
-    found: list[streams.StreamLine], here: Mapping[int, EvidenceItem], target: int | None = None
-) -> list[ShownLine]:
-    shown = []
-    for line in found:
-        text, left = cut(printable(line.text), LONG)
-        evidence = here.get(line.number)
-        kind = "cause" if line.number == target else "hit" if evidence else "noise"
-        shown.append(ShownLine(line.number, line.offset, text, left or int(line.cut), kind, evidence))
-    return shown
+def _search(request: HttpRequest, stream_: Stream) -> Searched:
+    """The search that the address names: `?q=`, `&regex=1`, `&case=1`, `&since=` a line. Raises StreamGone."""
+    text = request.GET.get("q", "")
+    if not text:
+        return Searched()
+    query = Query(text, regex=bool(request.GET.get("regex")), case=bool(request.GET.get("case")))
+    try:
+        return Searched(query, search(stream_, query, since=number(request, "since") or 1))
+    except SearchRefused as refused:
+        return Searched(refused=str(refused))
 
 
-def _with_part(request: HttpRequest, stream_: Stream, shown: list[ShownLine], target: int | None) -> list[ShownLine]:
-    """With `?from=` the line that was asked for shows that part of it instead of its beginning."""
-    start = _number(request, "from")
-    if start is None or target is None:
-        return shown
-    raw_part, total = stream_bytes.line_part(stream_, target, start, PART)
-    part = LinePart(min(start, total), min(start, total) + len(raw_part), total)
-    text = printable(decode(raw_part))
-    return [replace(line, text=text, left=0, part=part) if line.number == target else line for line in shown]
+def _line(request: HttpRequest, searched: Searched) -> int | None:
+    """The line that the page is about: named, picked, or the first match at or after `?near=`."""
+    picked = logview.picked_range(request)
+    line = number(request, "line") or (picked[0] if picked else None)
+    if line is None and searched.found is not None and number(request, "first") is None:
+        return searched.found.at_or_after(number(request, "near") or 1)
+    return line
 
 
-def _more(request: HttpRequest, pk: int, stream_: Stream, window: streams.StreamWindow) -> dict[str, Any]:
-    """Addresses of more lines both ways: of the fragment, and of this page with a wider window."""
-    base = reverse("stream-lines", args=[pk, stream_.name])
-    more: dict[str, Any] = {"up": None, "down": None}
-    if window.has_before:
-        first_ = max(1, window.first - STEP)
-        more["up"] = {
-            "fragment": f"{base}?first={first_}&last={window.first - 1}&way=up",
-            "page": f"?first={first_}&last={window.last}",
-            "from": first_,
-            "to": window.first - 1,
-        }
-    if window.has_after:
-        last = min(window.total, window.last + STEP)
-        more["down"] = {
-            "fragment": f"{base}?first={window.last + 1}&last={last}&way=down",
-            "page": f"?first={window.first}&last={last}",
-            "from": window.last + 1,
-            "to": last,
-        }
-    return more
+def _jump(request: HttpRequest, found: Attempt, stream_: Stream) -> HttpResponse | None:
+    """To the line or the moment that was typed; None when it can't be understood. Raises StreamGone."""
+    text = request.GET["jump"].strip().lstrip("Ll") or "1"
+    page = reverse("stream", args=[found.pk, stream_.name])
+    line: int | None = None
+    if text.replace(",", "").isascii() and text.replace(",", "").isdecimal() and len(text) < 16:
+        line = max(1, min(int(text.replace(",", "")), stream_.lines))
+    elif (moment_ := typed_moment(text, stream_.first_at, stream_.last_at)) is not None:
+        window = streams.lines_around_time(stream_, moment_, before=0, after=1)
+        line = window.first if window and window.lines else None
+    if not line:
+        return None
+    kept = {key: request.GET[key] for key in ("q", "regex", "case", "since") if request.GET.get(key)}
+    return HttpResponseRedirect(f"{page}?{urlencode({'line': line, **kept})}#L{line}")
 
 
 def _viewer(
@@ -295,11 +262,18 @@ def _viewer(
     window: streams.StreamWindow,
     line: int | None,
     evidence: EvidenceItem | None,
+    searched: Searched | None = None,
 ) -> dict[str, Any]:
+    searched = searched or Searched()
     target = min(line, window.total) if line else None
-    if target is None and (offset := _number(request, "offset")) is not None:
+    if target is None and (offset := number(request, "offset")) is not None:
         target = max((shown.number for shown in window.lines if shown.offset <= offset), default=None)
-    here = _here(story, stream_)
+    here = logview.here(story, stream_)
+    picked = logview.picked_range(request)
+    shown = logview.shown(
+        window.lines, here, target, source=stream_.source, picked=picked, query=searched.query, found=searched.found
+    )
+    shown = logview.with_part(request, stream_, shown, target, searched.query)
     moment = times.parse(evidence.at) if evidence else None
     return {
         "section": "failures",
@@ -309,37 +283,38 @@ def _viewer(
         "name": printable(stream_.name),
         "window": window,
         "target": target,
-        "lines": _with_part(request, stream_, _shown(window.lines, here, target), target),
-        "ruler": _ruler(window, here, target),
+        "picked": picked or ((target, target) if target else None),
+        "lines": shown,
+        "runs": [logview.Run(shown)] if request.GET.get("fold") == "0" else logview.folds(shown),
+        "ruler": logview.ruler(window, here, target, searched.found),
+        "search": _search_context(request, searched, target or window.first),
+        "not_understood": request.GET.get("jump", ""),
         "moment": moment,
         "lanes": _lanes(found, stream_, moment, story) if moment and request.GET.get("lanes") else None,
-        **_more(request, found.pk, stream_, window),
+        **logview.more(request, found.pk, stream_, window),
     }
 
 
-def _ruler(window: streams.StreamWindow, here: Mapping[int, EvidenceItem], target: int | None) -> dict[str, Any]:
-    """The whole stream as a strip: what of it is shown, and where the evidence lies."""
-    total = max(window.total, 1)
-    x = RULER * max(window.first - 1, 0) / total
-    width = max(RULER * (window.last - window.first + 1) / total, 3.0)
-    ticks = [
-        {
-            "x": f"{min(RULER * (line - 1) / total, RULER - 4):.1f}",
-            "line": line,
-            "now": line == target,
-            "root": evidence.is_root,
-        }
-        for line, evidence in sorted(here.items())[:500]
-    ]
-    return {"x": f"{min(x, RULER - width):.1f}", "width": f"{width:.1f}", "ticks": ticks}
+def _search_context(request: HttpRequest, searched: Searched, line: int) -> dict[str, Any]:
+    found = searched.found
+    return {
+        "q": request.GET.get("q", ""),
+        "regex": bool(request.GET.get("regex")),
+        "case": bool(request.GET.get("case")),
+        "refused": searched.refused,
+        "found": found,
+        "place": found.place(line) if found else None,
+        "next": found.next(line) if found else None,
+        "previous": found.previous(line) if found else None,
+    }
 
 
-def _lanes(found: Attempt, stream_: Stream, moment: Any, story: Story | None) -> list[Lane]:
+def _lanes(found: Attempt, stream_: Stream, moment: datetime, story: Story | None) -> list[Lane]:
     lanes = []
     nodes = [node["node"] for node in story.diagnosis.contract["affected_nodes"]] if story else []
     prefer = [node for node in dict.fromkeys([stream_.node or "", *nodes]) if node]
     for window in streams.same_moment(found, moment, but=stream_, prefer=prefer):
-        shown = _shown(window.lines, _here(story, window.stream))
+        shown = logview.shown(window.lines, logview.here(story, window.stream))
         apart = [_apart(line.at, moment) for line in window.lines]
         lanes.append(Lane(window.stream, printable(window.stream.name), tuple(zip(shown, apart, strict=True))))
     return lanes
@@ -381,7 +356,8 @@ def _kept(found: Attempt, story: Story, evidence: EvidenceItem) -> dict[str, Any
         "story": story,
         "stream": None,
         "name": evidence.stream,
-        "lines": _shown(found_lines, here, evidence.line),
+        "lines": (shown := logview.shown(found_lines, here, evidence.line)),
+        "runs": [logview.Run(shown)],
         "target": evidence.line,
         "moment": times.parse(evidence.at),
         "lanes": [],
