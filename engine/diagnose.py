@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from engine import causality, collective, outcome, pace, refute, series, story
+from engine import causality, collective, outcome, pace, refute, series, stacks, story
 from engine.clock import StreamClock
 from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
@@ -73,7 +73,9 @@ def diagnose(
     missing = collective.who_is_missing(placed, dumps, places, streams)
     mismatch = [] if dumps.dumps else collective.watchdog_mismatch(placed)
     preparing = [] if progress.steps else collective.still_preparing(placed)
-    placed += _concluded([*dumps.facts, *mismatch, *missing.facts, *preparing], read, scanner)
+    placed += _concluded(
+        [*dumps.facts, *mismatch, *missing.facts, *preparing, *stacks.elsewhere(read.scans)], read, scanner
+    )
     placed += _slowdown(progress)
     lapse_persistent(placed, window)
     trouble = refute.trouble_began(placed, progress, window)
