@@ -9,7 +9,7 @@ import msgspec
 
 _DROPPED = {
     "managedFields", "env", "envFrom", "volumes", "volumeMounts", "volumeDevices", "volumesInUse", "command", "args",
-    "images", "selfLink", "imagePullSecrets", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe",
+    "images", "selfLink", "imagePullSecrets", "resourceVersion", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe",
 }  # fmt: skip
 """Environment and arguments may hold passwords."""
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -30,4 +30,5 @@ def as_list(items: Sequence[dict[str, Any]]) -> bytes:
 
 
 def as_json(item: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(item), indent=1) + b"\n"
+    """The same object gives the same bytes, wherever it was kept meanwhile."""
+    return msgspec.json.format(msgspec.json.encode(item, order="deterministic"), indent=1) + b"\n"

@@ -92,7 +92,7 @@ def collect(self: Task, collection_id: int) -> None:
 
 def _give_up(lease: CollectionLease, note: str) -> None:
     """A source that can't be had is a report; the attempt is diagnosed from the others."""
-    name = lease.collection.connector
+    name = lease.collection.connector.rpartition("/")[2]  # people know the source of a cluster by its own name
     report = CollectionReport(
         source=name, status="error", note=" ".join(note.split())[:500], connector=name, query=lease.collection.ref
     )
