@@ -418,7 +418,7 @@ def test_cluster_check_says_what_works_and_what_to_change(
 def test_many_attempts_with_two_workers_and_one_killed_are_each_found_once(
     kubernetes: FakeKubernetes, configured: Callable[..., Path], fleet: Fleet
 ) -> None:
-    count = 120
+    count = 60
     for number in range(count):
         fail(kubernetes, f"job-{number:03}")
     first = fleet.worker()
