@@ -152,6 +152,13 @@ def age(value: datetime | str | None) -> SafeString | str:
 
 
 @register.filter
+def clock_ms(value: datetime | str | None) -> SafeString | str:
+    """Time of day to the millisecond, for lines side by side."""
+    moment = times.parse(value)
+    return _time(value, times.clock(moment, True), moment) if moment else ""
+
+
+@register.filter
 def duration(value: Any) -> str:
     return times.duration(value)
 

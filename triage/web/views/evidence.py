@@ -37,21 +37,21 @@ class Lane:
     """Line and how far its time is from the moment."""
 
 
-def _attempt(pk: int) -> Attempt:
+def attempt_or_404(pk: int) -> Attempt:
     try:
         return attempts.get_attempt(pk)
     except (Attempt.DoesNotExist, OverflowError):
         raise Http404 from None
 
 
-def _story(found: Attempt) -> Story | None:
+def story_or_none(found: Attempt) -> Story | None:
     return story_of(found.diagnosis, found.pk) if found.diagnosis else None
 
 
 @signed_in
 def first(request: HttpRequest, pk: int) -> HttpResponse:
     """The decisive line, or the attempt when nothing decided."""
-    story = _story(_attempt(pk))
+    story = story_or_none(attempt_or_404(pk))
     if story is None or story.decisive is None:
         return redirect("attempt", pk=pk)
     return HttpResponseRedirect(f"{story.decisive.url}#L{story.decisive.line}")
@@ -60,8 +60,8 @@ def first(request: HttpRequest, pk: int) -> HttpResponse:
 @signed_in
 def item(request: HttpRequest, pk: int, ref: str) -> HttpResponse:
     """One piece of evidence in its stream; from what the diagnosis kept when the stream is gone."""
-    found = _attempt(pk)
-    story = _story(found)
+    found = attempt_or_404(pk)
+    story = story_or_none(found)
     if story is None or ref not in story.trail:
         raise Http404("No such evidence in the current diagnosis.")
     evidence = story.trail[ref]
@@ -92,13 +92,13 @@ def moment(request: HttpRequest, pk: int, ref: str) -> HttpResponse:
     """What the other streams said when this evidence was written: a fragment, because looking takes a while."""
     if not is_htmx(request):
         return redirect(reverse("evidence", args=[pk, ref]) + "?lanes=1")
-    found = _attempt(pk)
-    story = _story(found)
+    found = attempt_or_404(pk)
+    story = story_or_none(found)
     at = times.parse(story.trail[ref].at) if story and ref in story.trail else None
     if story is None or at is None:
         raise Http404
     stream_ = _stream(pk, story.trail[ref].stream_raw)
-    context = {"attempt": found, "moment": at, "lanes": _lanes(found, stream_, at, story)}
+    context = {"attempt": found, "stream": stream_, "moment": at, "lanes": _lanes(found, stream_, at, story)}
     answer = render(request, "evidence/_lanes.html", context)
     answer.headers["Vary"] = "HX-Request, Cookie"
     return answer
@@ -109,7 +109,7 @@ def stream(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     """Any stream, at a line (`?line=`), lines (`?lines=120-131`), a byte offset (`?offset=`), what a search finds
     (`?q=`), or its beginning. `?jump=` takes a line or a time and leads to it.
     """
-    found = _attempt(pk)
+    found = attempt_or_404(pk)
     stream_ = _stream(pk, name)
     try:
         if request.GET.get("jump", "").strip():
@@ -119,7 +119,7 @@ def stream(request: HttpRequest, pk: int, name: str) -> HttpResponse:
         searched = _search(request, stream_)
         line = _line(request, searched)
         window = _window(request, stream_, line, number(request, "offset"))
-        context = _viewer(request, found, _story(found), stream_, window, line, None, searched)
+        context = _viewer(request, found, story_or_none(found), stream_, window, line, None, searched)
     except streams.StreamGone:
         return render(
             request,
@@ -136,7 +136,7 @@ def lines(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     first_, last = number(request, "first") or 1, number(request, "last") or 1
     if not is_htmx(request):
         return redirect(reverse("stream", args=[pk, name]) + "?" + urlencode({"first": first_, "last": last}))
-    found = _attempt(pk)
+    found = attempt_or_404(pk)
     stream_ = _stream(pk, name)
     try:
         searched = _search(request, stream_)
@@ -145,7 +145,7 @@ def lines(request: HttpRequest, pk: int, name: str) -> HttpResponse:
         raise Http404 from None
     shown = logview.shown(
         window.lines,
-        logview.here(_story(found), stream_),
+        logview.here(story_or_none(found), stream_),
         source=stream_.source,
         query=searched.query,
         found=searched.found,
