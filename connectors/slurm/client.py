@@ -65,8 +65,8 @@ class SlurmClient(Protocol):
         """Seconds east of UTC of the cluster's clock at that time."""
         ...
 
-    def ping(self) -> None:
-        """Asks accounting and controller for as little as possible."""
+    def ping(self) -> int:
+        """Asks accounting and controller for as little as possible: how many jobs there are of the last hour."""
         ...
 
 
@@ -157,14 +157,12 @@ class CommandClient:
         seconds = int(found[2]) * 3600.0 + int(found[3]) * 60.0
         return -seconds if found[1] == "-" else seconds
 
-    def ping(self) -> None:
-        self._rows_of_now()
-        self._text(["scontrol", "ping"])
-
-    def _rows_of_now(self) -> None:
+    def ping(self) -> int:
         now = datetime.now(UTC).timestamp()
-        for _ in self._rows(["sacct", "-a", "-X", f"--starttime={_utc(now - 60)}", f"--endtime={_utc(now)}"]):
-            pass
+        rows = self._rows(["sacct", "-a", "-X", f"--starttime={_utc(now - 3600)}", f"--endtime={_utc(now)}"])
+        count = sum(1 for _ in rows)
+        self._text(["scontrol", "ping"])
+        return count
 
     def _cluster(self) -> list[str]:
         return [f"--clusters={self._config.slurm_cluster}"] if self._config.slurm_cluster else []

@@ -63,12 +63,14 @@ class SlurmConnector:
         client = self._client(Deadline(seconds))
         status, note = "ok", ""
         try:
-            client.ping()
+            if not client.ping():
+                status = "empty"
+                note = "Slurm answers, but shows no job of the last hour: none ran, or PrivateData hides them from us"
         except ConnectorError as error:
             status, note = "error", str(error)
         missing = [str(here) for _, here in self._config.roots if not here.is_dir()]
         if missing:
-            status = "partial" if status == "ok" else status
+            status = "partial" if status in ("ok", "empty") else status
             note = "; ".join(filter(None, [note, f"roots: {missing[0]} is no folder here: mount it, or correct roots"]))
         return CollectionReport(
             source=self.name,

@@ -19,6 +19,14 @@ _NO_TASK = "4294967294"
 _OPTIONS = {"-o": "output", "--output": "output", "-e": "error", "--error": "error", "-D": "chdir", "--chdir": "chdir",
             "-J": "name", "--job-name": "name"}  # fmt: skip
 
+_FLAGS = {
+    "--parsable", "--hold", "-H", "--requeue", "--no-requeue", "--exclusive", "--wait", "-W", "--contiguous", "--quiet",
+    "-Q", "--verbose", "-v", "--label", "-l", "--overcommit", "-O", "--overlap", "--unbuffered", "-u", "--pty",
+    "--no-kill", "-k", "--share", "-s", "--spread-job", "--test-only", "--exact", "--kill-on-bad-exit",
+    "-K", "--ignore-pbs",
+}  # fmt: skip
+"""Options without a value, so that the next word is the program."""
+
 
 class Output(msgspec.Struct, frozen=True):
     """One place where output was written."""
@@ -125,12 +133,17 @@ def _options(words: Sequence[str]) -> dict[str, str]:
             found[_OPTIONS[word]] = words[at]
         elif word[:2] in _OPTIONS and len(word) > 2 and not word.startswith("--"):
             found[_OPTIONS[word[:2]]] = word[2:].removeprefix("=")
-        elif not word.startswith("-") and at and not words[at - 1].startswith("-"):
+        elif not word.startswith("-") and not (at and _takes_value(words[at - 1])):
             break  # the program and what belongs to it
-        elif not word.startswith("-") and at == 0:
-            break
         at += 1
     return found
+
+
+def _takes_value(word: str) -> bool:
+    """Whether the next word may be the value of this option."""
+    if word in _FLAGS or not word.startswith("-"):
+        return False
+    return "=" not in word if word.startswith("--") else len(word) == 2
 
 
 def absolute(path: str, work_dir: str) -> str:

@@ -106,10 +106,10 @@ class RestClient:
     def utc_offset(self, at: float) -> float:
         raise ConnectorError("slurmrestd does not tell the cluster's time zone: set timezone")
 
-    def ping(self) -> None:
+    def ping(self) -> int:
         self._ask(f"/slurm/{self._version()}/ping", {})
-        now = int(time.time())
-        self._ask(f"/slurmdb/{self._version()}/jobs", {"start_time": f"uts{now - 60}", "skip_steps": "true"})
+        params = {"start_time": f"uts{int(time.time()) - 3600}", "skip_steps": "true"}
+        return len(self._jobs(f"/slurmdb/{self._version()}/jobs", params))
 
     # --- asking ------------------------------------------------------------------------------------------------------
 

@@ -176,6 +176,11 @@ def _over(program: str, deadline: Deadline) -> CommandError:
     return CommandError(Trouble.OVER, f"{program} was not finished within the time limit ({deadline.seconds:.0f} s)")
 
 
+_REFUSED = r"Connection refused|Connection timed out|Zero Bytes"
+_CONTROLLER = rf"[Uu]nable to contact slurm controller|[Ss]lurmctld|{_REFUSED}"
+_ACCOUNTING_DOWN = (
+    "slurmdbd can not be reached: see that it runs (systemctl status slurmdbd) and that its port (6819) is open"
+)
 _CAUSES: tuple[tuple[str, Trouble, str], ...] = (
     (r"Invalid job id", Trouble.UNKNOWN_JOB, "slurmctld has forgotten the job (MinJobAge has passed)"),
     (r"accounting storage is disabled", Trouble.SETUP,
@@ -187,9 +192,8 @@ _CAUSES: tuple[tuple[str, Trouble, str], ...] = (
     (r"Access/permission denied|not permitted|privilege", Trouble.DENIED,
      "this user may not see it: give the user AdminLevel=Operator, or leave jobs out of PrivateData"),
     (r"Invalid user id: *(\S+)", Trouble.SETUP, "users names somebody whom that host does not know"),
-    (r"persistent connection|slurmdbd|[Dd]atabase|DBD", Trouble.DOWN,
-     "slurmdbd can not be reached: see that it runs (systemctl status slurmdbd) and that its port (6819) is open"),
-    (r"[Uu]nable to contact slurm controller|[Ss]lurmctld|Connection refused|Connection timed out|Zero Bytes",
+    (r"persistent connection|slurmdbd|[Dd]atabase|DBD", Trouble.DOWN, _ACCOUNTING_DOWN),
+    (_CONTROLLER,
      Trouble.DOWN,
      "slurmctld can not be reached: see that it runs (scontrol ping) and that its port (6817) is open"),
 )  # fmt: skip
@@ -216,6 +220,8 @@ def explained(program: str, code: int, errors: bytes, prefixed: bool) -> Command
     if code in (126, 127):
         return CommandError(Trouble.SETUP, f"{program} is not found there: set bin_dir ({words})")
     for pattern, trouble, meaning in _CAUSES:
+        if program == "sacct" and pattern == _CONTROLLER:
+            pattern, trouble, meaning = _REFUSED, Trouble.DOWN, _ACCOUNTING_DOWN
         if re.search(pattern, said):
             return CommandError(trouble, f"{program}: {meaning} ({words})")
     return CommandError(Trouble.OTHER, f"{program} ended with {code}: {words}")

@@ -196,7 +196,7 @@ def test_limits_give_partial_reports(slurm: Slurm, found: dict[tuple[str, int], 
 def test_the_cluster_is_asked_through_a_command_prefix(
     slurm: Slurm, found: dict[tuple[str, int], FoundAttempt]
 ) -> None:
-    away = slurm.connector(command_prefix=["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"])
+    away = slurm.connector(command_prefix=["nice", "-n", "5"])
     assert told(list(away.find({}))).keys() >= found.keys()
     # what ssh does: the words become one line for a shell on the other side
     ssh = slurm.cluster.folder / "bin" / "ssh"
@@ -217,6 +217,24 @@ def test_a_check_says_that_all_is_well_or_what_is_not(slurm: Slurm) -> None:
     assert lost.status == "partial" and "mount it" in lost.note
     astray = slurm.connector(environment={"SLURM_CONF": "/nowhere/slurm.conf"}).check(seconds=3)
     assert astray.status == "error" and "set environment.SLURM_CONF" in astray.note
+
+
+def test_an_operator_without_root_sees_all_jobs_and_a_plain_user_none(
+    slurm: Slurm, found: dict[tuple[str, int], FoundAttempt]
+) -> None:
+    """What docs/connectors/slurm.md asks for, on a cluster with PrivateData=jobs."""
+    prefix = ["setpriv", "--reuid=daemon", "--regid=nogroup", "--clear-groups"]
+    connector = slurm.connector(command_prefix=prefix)
+    assert told(list(connector.find({}))) == {}
+    report = connector.check()
+    assert report.status == "empty" and "PrivateData hides them" in report.note
+    slurm.cluster.run("sacctmgr", "-i", "add", "account", "faultline", "description=reads", "organization=ops")
+    slurm.cluster.run("sacctmgr", "-i", "add", "user", "daemon", "account=faultline", "adminlevel=operator")
+    slurm.cluster.wait_for(lambda: bool(told(list(connector.find({})))), "right to read", 20)
+    assert told(list(connector.find({}))).keys() >= found.keys()
+    gathered = gather(connector, one(slurm, found, "python"))
+    assert gathered.reports["scheduler"].status == "ok", gathered.reports["scheduler"].note
+    assert "scheduler/scontrol-job.txt" in gathered.contents
 
 
 def test_slurmrestd_tells_the_same(slurm: Slurm, found: dict[tuple[str, int], FoundAttempt], rules: Ruleset) -> None:
@@ -244,7 +262,7 @@ def test_slurmrestd_tells_the_same(slurm: Slurm, found: dict[tuple[str, int], Fo
         assert by_rest.attempt.exit_code in (by_sacct.exit_code, None), key
     # 22.05 says that a failed job's exit code was 0
     assert one(slurm, rest, "python").attempt.exit_code is None
-    for word in ("memory", "limit", "node", "python"):
+    for word in ("memory", "limit", "node"):
         gathered = gather(connector, one(slurm, rest, word), rules)
         assert gathered.diagnosis
         assert (gathered.diagnosis.domain, gathered.diagnosis.sub_domain) == ENDS[word][4:], gathered.reports

@@ -149,7 +149,7 @@ class Cluster:
         secret = folder / "slurmdbd.conf"
         secret.write_text(
             f"AuthType=auth/munge\nAuthInfo=socket={folder}/run/munge.sock\nDbdHost={host}\nDbdAddr=127.0.0.1\n"
-            f"DbdPort={self._ports[1]}\nSlurmUser=root\nDebugLevel=info\nLogFile={folder}/log/slurmdbd.log\n"
+            f"DbdPort={self._ports[1]}\nSlurmUser=root\nPrivateData=jobs,usage,users\nDebugLevel=info\nLogFile={folder}/log/slurmdbd.log\n"
             f"PidFile={folder}/run/slurmdbd.pid\nStorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\n"
             f"StoragePort={self._ports[0]}\nStorageUser=slurm\nStoragePass=only-for-tests\nStorageLoc=slurm_acct_db\n"
         )
@@ -174,7 +174,7 @@ class Cluster:
             f"StateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool/%n\n"
             f"SlurmctldPidFile={folder}/run/slurmctld.pid\nSlurmdPidFile={folder}/run/slurmd-%n.pid\n"
             f"SlurmctldLogFile={folder}/log/slurmctld.log\nSlurmdLogFile={folder}/log/slurmd-%n.log\n"
-            "SlurmctldDebug=info\nSlurmdDebug=info\nSlurmdParameters=config_overrides\nReturnToService=2\nMpiDefault=none\n"
+            "PrivateData=jobs,usage,users\nSlurmctldDebug=info\nSlurmdDebug=info\nSlurmdParameters=config_overrides\nReturnToService=2\nMpiDefault=none\n"
             "SwitchType=switch/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nDefMemPerNode=200\n"
             f"{limits}JobAcctGatherFrequency=task=2\nAccountingStorageType=accounting_storage/slurmdbd\n"
             f"AccountingStoragePass={folder}/run/munge.sock\nAccountingStorageHost=127.0.0.1\nAccountingStoragePort={self._ports[1]}\nAccountingStoreFlags=job_script\n"
