@@ -29,10 +29,8 @@ def test_a_row_says_why_where_whose_and_how_long(signed_in: Client, make_attempt
         "llama-70b",
         "ada",
         "c1",
-        "2 h 22 m",
-        "76.0 GPU-h",
-        "Failed",
-        "exit 134:0",
+        "76.0</td>",
+        "Unconfirmed",
         'datetime="2026-10-05T04:22:31Z"',
     ):
         assert words in page, words
@@ -99,7 +97,7 @@ def test_pages_go_older_and_back_without_losing_or_doubling_a_row(signed_in: Cli
 def test_a_broken_cursor_leads_to_the_newest_with_the_filters_kept(signed_in: Client) -> None:
     answer = signed_in.get("/?domain=hardware&cursor=nonsense")
     assert answer.status_code == 302
-    assert answer["Location"] == "/?domain=hardware"
+    assert answer["Location"] == "/?q=domain:hardware"
 
 
 def test_nothing_yet_and_nothing_matches_each_name_a_next_step(signed_in: Client, make_attempt: MakeAttempt) -> None:
@@ -107,7 +105,7 @@ def test_nothing_yet_and_nothing_matches_each_name_a_next_step(signed_in: Client
     make_attempt()
     page = signed_in.get("/?domain=storage&user=ada").content.decode()
     assert "Nothing matches these filters" in page
-    assert '<a class="btn" href="/?user=ada">Drop domain: storage</a>' in page
+    assert '<a class="btn" href="/?q=user:ada">Drop domain:storage (1)</a>' in page
 
 
 def test_an_attempt_that_is_still_collecting_or_failed_says_so(signed_in: Client, make_attempt: MakeAttempt) -> None:
@@ -117,7 +115,7 @@ def test_an_attempt_that_is_still_collecting_or_failed_says_so(signed_in: Client
     page = signed_in.get("/").content.decode()
     assert "Not diagnosed yet" in page and "Waiting for a worker" in page
     assert "Triage failed: applog/x.log: disk full" in page
-    assert f"{waiting.pk}%3Apending" in page, "its state is polled"
+    assert f"{waiting.pk}:pending" in page, "its state is polled"
 
 
 def poll_url(page: str) -> str:
@@ -137,7 +135,7 @@ def test_new_failures_are_announced_and_rows_stay_where_they_are(signed_in: Clie
     make_attempt(ended_at=stories.later(1), user="ben")
     news = signed_in.get(url, headers={"HX-Request": "true", "If-None-Match": quiet["ETag"]})
     assert "<span>1 new</span>" in news.content.decode()
-    assert 'href="/?user=ada">Show it</a>' in news.content.decode()
+    assert 'href="/?q=user:ada">Show it</a>' in news.content.decode()
     assert "<tr" not in news.content.decode()
 
 
@@ -160,7 +158,7 @@ def test_a_row_that_was_waiting_is_replaced_in_place_once_it_is_diagnosed(
 def test_a_poll_opened_by_hand_leads_to_the_page(signed_in: Client, make_attempt: MakeAttempt) -> None:
     make_attempt()
     answer = signed_in.get(reverse("failures-news") + "?top=1&user=ada")
-    assert answer.status_code == 302 and answer["Location"] == "/?user=ada"
+    assert answer.status_code == 302 and answer["Location"] == "/?q=user:ada"
 
 
 def test_a_fragment_varies_on_the_header_that_makes_it(signed_in: Client) -> None:

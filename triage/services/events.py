@@ -22,7 +22,10 @@ def record_event(
     happened_at: datetime | None = None,
     **payload: Any,
 ) -> TimelineEvent:
-    """Appends an event; one about a node names its cluster too. `payload` holds plain values; `actor` is None when the system acted by itself."""
+    """Appends an event; one about a node names its cluster too.
+
+    `payload` holds plain values; `actor` is None when the system acted by itself.
+    """
     return TimelineEvent.objects.create(
         kind=kind.value, attempt=attempt, incident=incident, cluster=cluster, node=node, actor=actor,
         happened_at=happened_at or timezone.now(), payload=payload,

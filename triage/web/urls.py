@@ -2,11 +2,38 @@
 
 from django.urls import path
 
-from triage.web.views import account, attempts, comments, evidence, failures, incidents, sharing, upload, verdicts
+from triage.web.views import (
+    account,
+    attempts,
+    bulk,
+    comments,
+    evidence,
+    export,
+    failures,
+    incidents,
+    lanes,
+    nodes,
+    saved_views,
+    sharing,
+    upload,
+    verdicts,
+)
 
 urlpatterns = [
     path("", failures.failures, name="failures"),
     path("failures/news/", failures.news, name="failures-news"),
+    path("failures/suggest/", failures.suggestions, name="failures-suggest"),
+    path("failures/bulk/", bulk.act, name="failures-bulk"),
+    path("failures/undo/", bulk.undo, name="failures-undo"),
+    path("failures/export.csv", export.as_csv, name="failures-csv"),
+    path("failures/export.json", export.as_json, name="failures-json"),
+    path("views/", saved_views.index, name="saved-views"),
+    path("views/save/", saved_views.save, name="view-save"),
+    path("views/default/", saved_views.choose, name="view-default"),
+    path("views/<int:pk>/delete/", saved_views.delete, name="view-delete"),
+    path("nodes/", nodes.index, name="nodes"),
+    path("nodes/<str:name>/", nodes.page, name="node"),
+    path("node-note/", nodes.note, name="node-note"),
     path("attempts/<int:pk>/", attempts.attempt, name="attempt"),
     path("attempts/<int:pk>/progress/", attempts.progress, name="attempt-progress"),
     path("attempts/<int:pk>/retry/", attempts.retry, name="attempt-retry"),
@@ -15,6 +42,7 @@ urlpatterns = [
     path("attempts/<int:pk>/evidence/", evidence.first, name="evidence-first"),
     path("attempts/<int:pk>/evidence/<str:ref>/", evidence.item, name="evidence"),
     path("attempts/<int:pk>/evidence/<str:ref>/moment/", evidence.moment, name="evidence-moment"),
+    path("attempts/<int:pk>/lanes/", lanes.lanes, name="lanes"),
     path("attempts/<int:pk>/streams/<path:name>", evidence.stream, name="stream"),
     path("attempts/<int:pk>/lines/<path:name>", evidence.lines, name="stream-lines"),
     path("attempts/<int:pk>/raw/<path:name>", evidence.raw, name="stream-raw"),

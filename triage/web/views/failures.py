@@ -1,98 +1,59 @@
-"""Failures: the list, newest first, filters in the URL; and the poll that keeps it current without moving a row."""
+"""Failures: the list, everything in its address; and the poll that keeps it current without moving a row."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils import timezone
 
 from engine.model import Outcome
 from triage.models import Attempt, TriageState
 from triage.selectors import attempts as select
-from triage.web import words
+from triage.selectors.facets import counts
+from triage.selectors.incidents import people
+from triage.selectors.query import FIELDS, Query, Term
+from triage.selectors.repeats import repeats
+from triage.selectors.suggestions import suggest
+from triage.services.saved_views import teams_of
+from triage.web import inbox
 from triage.web.htmx import fragment, signed_in
 
-ENDED = {"24h": ("Last 24 hours", 24), "7d": ("Last 7 days", 168), "30d": ("Last 30 days", 720)}
-FAILED_OUTCOMES = ("", *[outcome.value for outcome in Outcome if outcome is not Outcome.SUCCEEDED])
-"""What the list shows unless an outcome is asked for; the empty one is not diagnosed yet."""
-FACETS = (
-    ("status", "Triage"),
-    ("domain", "Domain"),
-    ("node", "Node blamed"),
-    ("outcome", "Outcome"),
-    ("cluster", "Cluster"),
-    ("user", "User"),
-)
-FILTERS = ("domain", "sub_domain", "cluster", "node", "user", "outcome", "status", "ended", "since", "until", "text")
 MAX_NEWS = 99
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One box of a facet."""
-
-    value: str
-    label: str
-    count: int
-    selected: bool
-
-
-@dataclass(frozen=True)
-class Drop:
-    """A filter in force, and the list's address without it."""
-
-    label: str
-    url: str
-
-
-def read_filter(query: QueryDict) -> tuple[select.AttemptFilter, select.AttemptFilter]:
-    """What the person chose, and what the list is narrowed to (successes hidden, relative times resolved)."""
-    chosen = select.AttemptFilter.from_query(query)
-    if chosen.until and len(query.get("until", "")) == 10:
-        chosen = replace(chosen, until=chosen.until + timedelta(days=1))  # a day is meant whole
-    narrowed = chosen
-    if not chosen.outcome:
-        narrowed = replace(narrowed, outcome=FAILED_OUTCOMES)
-    if query.get("ended") in ENDED:
-        since = timezone.now() - timedelta(hours=ENDED[query["ended"]][1])
-        narrowed = replace(narrowed, since=max(since, narrowed.since) if narrowed.since else since)
-    return chosen, narrowed
 
 
 @signed_in
 def failures(request: HttpRequest) -> HttpResponse:
     """The list. Every filter and the place in it are in the URL, so Back and a copied link restore them."""
-    chosen, narrowed = read_filter(request.GET)
+    if not request.GET:
+        chosen = inbox.default_address(request.user)
+        if chosen:
+            return redirect(chosen)
+    view = inbox.View.of(request.GET)
+    if view.query.errors:
+        return _not_understood(request, view)
+    narrowed = view.narrowed(request.user)
     try:
-        page = select.list_attempts(narrowed, cursor=request.GET.get("cursor"))
+        page = select.list_attempts(narrowed, order=view.order, cursor=request.GET.get("cursor"))
     except select.CursorError:
-        return redirect(_address(request.GET))
-    filtered = any(request.GET.get(name) for name in FILTERS)
-    succeeded = replace(narrowed, outcome=(Outcome.SUCCEEDED.value,)) if not chosen.outcome else None
+        return redirect(view.address())
+    counted = counts(narrowed)
+    hidden = not view.query.values("outcome")
     context = {
-        "section": "failures",
-        "page": page,
-        "rows": page.attempts,
-        "total": select.count_attempts(narrowed),
-        "succeeded": select.count_attempts(succeeded) if succeeded else 0,
-        "succeeded_url": _address(request.GET, outcome=Outcome.SUCCEEDED.value),
-        "facets": _facets(chosen, narrowed),
-        "filtered": filtered,
-        "drops": _drops(request.GET),
-        "ended": request.GET.get("ended", ""),
-        "ended_choices": [(value, label) for value, (label, _) in ENDED.items()],
-        "text": chosen.text,
-        "sub_domains": chosen.sub_domain,
-        "counts": select.triage_counts(),
+        **_frame(request, view),
+        "rows": with_repeats(page.attempts),
+        "counted": counted,
+        "succeeded": counted.by_outcome.get(Outcome.SUCCEEDED, 0) if hidden else 0,
+        "succeeded_url": view.asking(view.query.plus(Term("outcome", Outcome.SUCCEEDED))).address(),
+        "boxes": inbox.boxes(view, counted),
+        "drops": inbox.drops(view, request.user, count=not page.attempts and not request.GET.get("cursor")),
         "cursor": request.GET.get("cursor", ""),
-        "older_url": _address(request.GET, cursor=page.older) if page.older else "",
-        "newer_url": _address(request.GET, cursor=page.newer) if page.newer else "",
-        **_poll(request.GET, page.attempts, bool(request.GET.get("cursor"))),
+        "older_url": view.address(cursor=page.older) if page.older else "",
+        "newer_url": view.address(cursor=page.newer) if page.newer else "",
+        "people": people(),
+        **_poll(view, page.attempts, bool(request.GET.get("cursor")) or view.order is not select.Order.NEWEST),
     }
     return render(request, "failures/list.html", context)
 
@@ -104,7 +65,8 @@ def news(request: HttpRequest) -> HttpResponse:
     `top` is the first row of the list (0: it was empty, nothing: not the first page), `rows` are `id:state` of
     unfinished ones.
     """
-    _, narrowed = read_filter(request.GET)
+    view = inbox.View.of(request.GET)
+    narrowed = view.narrowed(request.user)
     top = request.GET.get("top", "")
     newer = 0
     if top == "0":
@@ -116,88 +78,75 @@ def news(request: HttpRequest) -> HttpResponse:
     ids = [int(pk) for pk in known if pk.isdecimal() and len(pk) < 19]
     rows = select.attempt_rows(ids) if ids else []
     changed = [row for row in rows if known.get(str(row.pk)) != row.triage_state]
-    poll = _poll(request.GET, rows, not top, top=top)
+    poll = _poll(view, rows, not top, top=top)
     context = {
+        "view": view,
         "newer": newer,
         "newer_more": newer == MAX_NEWS,
-        "show_url": _address(request.GET),
-        "changed": changed,
+        "show_url": view.address(),
+        "changed": with_repeats(changed),
         "poll_url": poll["poll_url"],
     }
-    return fragment(request, "failures/_news.html", context, _address(request.GET), f"{newer}|{poll['poll_url']}")
+    return fragment(request, "failures/_news.html", context, view.address(), f"{newer}|{poll['poll_url']}")
 
 
-def _poll(query: QueryDict, rows: list[Attempt], inner: bool, top: str | None = None) -> dict[str, Any]:
-    params = _params(query)
+@signed_in
+def suggestions(request: HttpRequest) -> HttpResponse:
+    """What the word that is being written could become. Asked for by the search box alone."""
+    text = request.GET.get("q", "")
+    found = suggest(text, request.user)
+    state = f"{text}|{[(one.text, one.note) for one in found]}"
+    return fragment(request, "failures/_suggest.html", {"suggestions": found}, inbox.list_address(text), state)
+
+
+def with_repeats(rows: list[Attempt]) -> list[Attempt]:
+    """Gives each row its `repeat`."""
+    found = repeats(rows)
+    for row in rows:
+        row.repeat = found.get(row.pk)  # type: ignore[attr-defined]
+    return rows
+
+
+def _frame(request: HttpRequest, view: inbox.View) -> dict[str, Any]:
+    """What the page shows whatever the list holds."""
+    return {
+        "section": "failures",
+        "view": view,
+        "query": str(view.query),
+        "filtered": bool(view.query.terms),
+        "tabs": inbox.tabs(view, request.user),
+        "teams": teams_of(request.user),
+        "period": inbox.period(view.query),
+        "kept": inbox.kept(view),
+        "ended_choices": inbox.ENDED.items(),
+        "orders": inbox.ORDERS.items(),
+        "columns": inbox.COLUMNS.items(),
+        "address": view.address(),
+        "search": inbox.encoded(view.params()),
+        "csv_url": view.address("failures-csv"),
+        "json_url": view.address("failures-json"),
+        "all_url": inbox.list_address(),
+        "fields": FIELDS.values(),
+        "undo_made": request.session.pop("bulk_undo", ""),
+    }
+
+
+def _not_understood(request: HttpRequest, view: inbox.View) -> HttpResponse:
+    """Nothing is listed for a search that is not understood: a list that ignores a word would mislead."""
+    understood = Query(view.query.terms)
+    context = {**_frame(request, view), "errors": view.query.errors, "understood": str(understood)}
+    context["understood_url"] = view.asking(understood).address()
+    return render(request, "failures/list.html", context)
+
+
+def _poll(view: inbox.View, rows: list[Attempt], inner: bool, top: str | None = None) -> dict[str, Any]:
+    more: dict[str, str] = {}
     if not inner:
-        params["top"] = top if top is not None else str(rows[0].pk if rows else 0)
+        more["top"] = top if top is not None else str(rows[0].pk if rows else 0)
     waiting = [
         f"{row.pk}:{row.triage_state}" for row in rows if row.triage_state not in (TriageState.DONE, TriageState.FAILED)
     ]
     if waiting:
-        params["rows"] = ",".join(waiting)
-    return {"poll_url": f"{reverse('failures-news')}?{params.urlencode()}", "poll": bool(waiting) or not inner}
-
-
-def _params(query: QueryDict) -> QueryDict:
-    params = QueryDict(mutable=True)
-    for name in FILTERS:
-        values = [value for value in query.getlist(name) if value]
-        if values:
-            params.setlist(name, values)
-    return params
-
-
-def _address(query: QueryDict, **changes: str | None) -> str:
-    """The list's address with the filters of `query` and some changes."""
-    params = _params(query)
-    for name, value in changes.items():
-        if value is not None:
-            params[name] = value
-    encoded = params.urlencode()
-    return reverse("failures") + (f"?{encoded}" if encoded else "")
-
-
-def _facets(chosen: select.AttemptFilter, narrowed: select.AttemptFilter) -> list[tuple[str, str, list[Choice]]]:
-    counts = select.facet_counts(narrowed)
-    no_node = select.count_attempts(replace(narrowed, node=(select.NO_NODE,)))
-    facets = []
-    for name, label in FACETS:
-        picked: tuple[str, ...] = getattr(chosen, name)
-        choices = [
-            Choice(item.value, _label(name, item.value), item.count, item.value in picked)
-            for item in counts[name]
-            if item.value != select.NO_NODE and item.value.isprintable() and (item.count or item.value in picked)
-        ]
-        if name == "node" and (no_node or select.NO_NODE in picked):
-            choices.append(Choice(select.NO_NODE, "No node to blame", no_node, select.NO_NODE in picked))
-        if choices:
-            facets.append((name, label, choices))
-    return facets
-
-
-def _label(facet: str, value: str) -> str:
-    if facet == "status":
-        return str(TriageState(value).label) if value in TriageState.values else value
-    if facet in ("domain", "outcome"):
-        return getattr(words, facet)(value)
-    return value
-
-
-def _drops(query: QueryDict) -> list[Drop]:
-    drops = []
-    for name in FILTERS:
-        values = [value for value in query.getlist(name) if value]
-        for value in values:
-            left = _params(query)
-            rest = [other for other in values if other != value]
-            if rest:
-                left.setlist(name, rest)
-            else:
-                left.pop(name, None)
-            shown = ENDED[value][0].lower() if name == "ended" and value in ENDED else value.replace("_", " ")
-            encoded = left.urlencode()
-            drops.append(
-                Drop(f"{name.replace('_', '-')}: {shown}", reverse("failures") + (f"?{encoded}" if encoded else ""))
-            )
-    return drops
+        more["rows"] = ",".join(waiting)
+    address = replace(view).params(**more)
+    return {"poll_url": f"{reverse('failures-news')}?{inbox.encoded(address)}", "poll": bool(waiting) or not inner}

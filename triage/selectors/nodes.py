@@ -1,0 +1,373 @@
+"""Nodes: what happened on one, whether it is worse than the others, and which of all of them are.
+
+A node is a name within a cluster. Its rate is: in how many of the attempts that ran on it was it to blame.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from django.db import connection
+from django.db.models import Count, F, Func, IntegerField, OuterRef, Q, Subquery, Sum
+from django.db.models.fields.json import KeyTransform
+
+from triage.models import Attempt, Cluster, EventKind, TimelineEvent
+from triage.statistics import Share, wilson
+
+DAYS = 90
+MAX_FAULTS = 50
+MAX_ATTEMPTS = 5000
+NODE_EVENTS = (EventKind.NODE_NOTED, EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
+SERVICE_EVENTS = (EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
+
+
+class Standing(StrEnum):
+    """A node beside the others."""
+
+    WORSE = "worse"
+    NOT_WORSE = "not_worse"
+    UNCLEAR = "unclear"
+    """Blamed, but so seldom that chance explains it as well."""
+    NEVER = "never"
+    """Never blamed."""
+    IDLE = "idle"
+    """Nothing ran on it."""
+
+
+@dataclass(frozen=True)
+class Day:
+    """One day of a node."""
+
+    day: date
+    attempts: int = 0
+    failed: int = 0
+    """Attempts that ended on it and failed, whoever was to blame."""
+    blamed: int = 0
+    domain: str = ""
+    """Of the first failure that is blamed on the node."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A failure that is blamed on the node."""
+
+    attempt: Attempt
+    title: str
+    devices: tuple[str, ...]
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of the node that failures began at."""
+
+    name: str
+    faults: int
+    last: datetime
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A workload that ran here."""
+
+    name: str
+    attempts: int
+    failed: int
+    blamed: int
+
+
+@dataclass(frozen=True)
+class NodePage:
+    """All that the page of a node shows."""
+
+    name: str
+    cluster: Cluster
+    others: list[str]
+    """Other clusters that have a node of this name."""
+    days: list[Day]
+    attempts: int
+    failed: int
+    blamed: int
+    lost: float
+    """GPU-hours of the failures that are blamed on it."""
+    share: Share
+    fleet: Share
+    """Of the cluster's other nodes; a trial is one attempt on one node."""
+    standing: Standing
+    faults: list[Fault]
+    devices: list[Device]
+    workloads: list[Touched]
+    events: list[TimelineEvent] = field(default_factory=list)
+    gpus: int | None = None
+    cut: bool = False
+    """More attempts ran here than were looked at."""
+
+    @property
+    def service(self) -> TimelineEvent | None:
+        """The event that took it out of service or back; None when there never was one."""
+        return next((event for event in self.events if event.kind in SERVICE_EVENTS), None)
+
+    @property
+    def blamed_days(self) -> int:
+        return sum(1 for day in self.days if day.blamed)
+
+    @property
+    def drained(self) -> bool:
+        return self.service is not None and self.service.kind == EventKind.NODE_DRAINED
+
+
+def clusters_of(name: str) -> list[Cluster]:
+    """The clusters in which a node of this name was seen, the one with the latest attempt first."""
+    latest = (
+        Attempt.objects.filter(nodes__contains=[name], cluster=OuterRef("pk")).order_by("-sort_at").values("sort_at")
+    )
+    seen = (
+        Cluster.objects.annotate(latest=Subquery(latest[:1])).filter(latest__isnull=False).order_by("-latest", "name")
+    )
+    return list(seen)
+
+
+def node_page(name: str, cluster: Cluster, others: list[str], *, now: datetime | None = None) -> NodePage:
+    """A node in the last DAYS days. The number of queries is fixed."""
+    now = now or datetime.now(UTC)
+    since = _midnight(now) - timedelta(days=DAYS - 1)
+    here = Attempt.objects.filter(nodes__contains=[name], cluster=cluster, sort_at__gte=since)
+    columns = (
+        "pk", "started_at", "sort_at", "outcome", "domain", "blamed_nodes", "lost_gpu_hours", "gpus_per_node",
+        "workload__name", "workload__workload_id",
+    )  # fmt: skip
+    rows = list(here.order_by("-sort_at", "-id").values(*columns)[: MAX_ATTEMPTS + 1])
+    cut, rows = len(rows) > MAX_ATTEMPTS, rows[:MAX_ATTEMPTS]
+    blamed = [row for row in rows if name in row["blamed_nodes"]]
+    failed = sum(map(_failed, rows))
+    share = wilson(len(blamed), len(rows))
+    fleet = _fleet_share(cluster, since, name)
+    faults = _faults(name, [row["pk"] for row in blamed[:MAX_FAULTS]])
+    return NodePage(
+        name=name,
+        cluster=cluster,
+        others=others,
+        days=_days(name, rows, since, now),
+        attempts=len(rows),
+        failed=failed,
+        blamed=len(blamed),
+        lost=sum(row["lost_gpu_hours"] for row in blamed),
+        share=share,
+        fleet=fleet,
+        standing=standing(share, fleet),
+        faults=faults,
+        devices=_devices(faults),
+        workloads=_workloads(name, rows),
+        events=list(node_events(name, cluster)[:100]),
+        gpus=next((row["gpus_per_node"] for row in rows if row["gpus_per_node"]), None),
+        cut=cut,
+    )
+
+
+def node_events(name: str, cluster: Cluster) -> Any:
+    """What people noted of a node, newest first."""
+    events = TimelineEvent.objects.filter(node=name, cluster=cluster, kind__in=NODE_EVENTS)
+    return events.select_related("actor").order_by("-happened_at", "-id")
+
+
+def standing(share: Share, fleet: Share) -> Standing:
+    """Whether a node is worse than the others. Only intervals that don't touch say so."""
+    if not share.trials:
+        return Standing.IDLE
+    if not share.hits:
+        return Standing.NEVER
+    if share.low > fleet.high:
+        return Standing.WORSE
+    return Standing.NOT_WORSE if share.share <= fleet.share else Standing.UNCLEAR
+
+
+# --- the fleet --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FleetNode:
+    """A row of the fleet's page."""
+
+    name: str
+    cluster: str
+    attempts: int
+    failed: int
+    blamed: int
+    lost: float
+    last: datetime | None
+    share: Share
+    standing: Standing
+    drained: bool = False
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The nodes that were to blame, worst first, and what all of them together show."""
+
+    nodes: list[FleetNode]
+    total: int
+    """Nodes on which something ran."""
+    blamed_nodes: int
+    share: Share
+    more: int
+    """Nodes that were to blame and are not among `nodes`."""
+    drained: list[FleetNode]
+
+
+_FLEET = """
+SELECT node, cluster_id, count(*), count(*) FILTER (WHERE outcome NOT IN ('succeeded', '')),
+       count(*) FILTER (WHERE node = ANY(blamed_nodes)),
+       coalesce(sum(lost_gpu_hours) FILTER (WHERE node = ANY(blamed_nodes)), 0),
+       max(sort_at) FILTER (WHERE node = ANY(blamed_nodes))
+FROM triage_attempt, unnest(nodes) AS node
+WHERE sort_at >= %s {cluster}
+GROUP BY node, cluster_id
+"""
+
+
+def fleet(cluster: Cluster | None = None, *, limit: int = 50, search: str = "", now: datetime | None = None) -> Fleet:
+    """The fleet in the last DAYS days. Ranked by the lower end of the interval: one fault in two attempts is less
+    telling than ten in a hundred.
+    """
+    now = now or datetime.now(UTC)
+    since = _midnight(now) - timedelta(days=DAYS - 1)
+    names = dict(Cluster.objects.values_list("pk", "name"))
+    with connection.cursor() as cursor:
+        condition = "AND cluster_id = %s" if cluster else ""
+        cursor.execute(_FLEET.format(cluster=condition), [since, cluster.pk] if cluster else [since])
+        rows = cursor.fetchall()
+    totals: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    for _, cluster_id, attempts, _, blamed, _, _ in rows:
+        totals[cluster_id][0] += blamed
+        totals[cluster_id][1] += attempts
+    drained = _drained(cluster)
+    found = []
+    for name, cluster_id, attempts, failed, blamed, lost, last in rows:
+        out = (name, cluster_id) in drained
+        if search.lower() not in name.lower() or not (blamed or out or search):
+            continue
+        share = wilson(blamed, attempts)
+        rest = wilson(totals[cluster_id][0] - blamed, totals[cluster_id][1] - attempts)
+        found.append(
+            FleetNode(
+                name, names.get(cluster_id, ""), attempts, failed, blamed, lost, last, share, standing(share, rest), out
+            )
+        )
+    found.sort(key=lambda node: (-node.share.low, -node.share.share, node.name))
+    shown = [node for node in found if node.blamed or search][:limit]
+    blamed_nodes = sum(1 for row in rows if row[4])
+    return Fleet(
+        nodes=shown,
+        total=len(rows),
+        blamed_nodes=blamed_nodes,
+        share=wilson(sum(blamed for blamed, _ in totals.values()), sum(trials for _, trials in totals.values())),
+        more=max(0, sum(1 for node in found if node.blamed or search) - len(shown)),
+        drained=[node for node in found if node.drained],
+    )
+
+
+def _drained(cluster: Cluster | None) -> set[tuple[str, int]]:
+    """The nodes that are out of service: their latest such event says so."""
+    events = TimelineEvent.objects.filter(kind__in=SERVICE_EVENTS).exclude(node="")
+    if cluster is not None:
+        events = events.filter(cluster=cluster)
+    latest = events.order_by("node", "cluster", "-happened_at", "-id").distinct("node", "cluster")
+    rows = latest.values_list("node", "cluster", "kind")
+    return {(node, cluster_id) for node, cluster_id, kind in rows if kind == EventKind.NODE_DRAINED and cluster_id}
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _failed(row: dict[str, Any]) -> bool:
+    return row["outcome"] not in ("succeeded", "")
+
+
+def _fleet_share(cluster: Cluster, since: datetime, name: str) -> Share:
+    """Every attempt on every other node of the cluster is a trial. One query."""
+    recent = Attempt.objects.filter(cluster=cluster, sort_at__gte=since)
+    own = Q(nodes__contains=[name])
+    total = recent.aggregate(
+        trials=Sum(_size("nodes")),
+        hits=Sum(_size("blamed_nodes")),
+        own=Count("pk", filter=own),
+        own_hits=Count("pk", filter=own & Q(blamed_nodes__contains=[name])),
+    )
+    trials = (total["trials"] or 0) - total["own"]
+    hits = (total["hits"] or 0) - total["own_hits"]
+    return wilson(min(max(0, hits), trials), trials)
+
+
+def _size(column: str) -> Func:
+    return Func(column, function="CARDINALITY", output_field=IntegerField())
+
+
+def _days(name: str, rows: Iterable[dict[str, Any]], since: datetime, now: datetime) -> list[Day]:
+    first, last = since.date(), now.astimezone(UTC).date()
+    ran: Counter[date] = Counter()
+    failed: Counter[date] = Counter()
+    blamed: dict[date, list[str]] = defaultdict(list)
+    for row in rows:
+        end = row["sort_at"].astimezone(UTC).date()
+        day = max(first, (row["started_at"] or row["sort_at"]).astimezone(UTC).date())
+        while day <= min(end, last):
+            ran[day] += 1
+            day += timedelta(days=1)
+        if name in row["blamed_nodes"]:
+            blamed[end].append(row["domain"])
+        if _failed(row):
+            failed[end] += 1
+    return [
+        Day(day, ran[day], failed[day], len(blamed[day]), next(reversed(blamed[day]), ""))
+        for day in (first + timedelta(days=number) for number in range((last - first).days + 1))
+    ]
+
+
+def _faults(name: str, ids: list[int]) -> list[Fault]:
+    """The failures with these ids, with the devices of the node at which the diagnosis sees their root. One query."""
+    attempts = (
+        Attempt.objects.filter(pk__in=ids)
+        .select_related("workload", "cluster", "diagnosis", "verdict__by")
+        .defer("diagnosis__contract", "search")
+        .annotate(root=KeyTransform("root_cause", F("diagnosis__contract")))
+        .order_by("-sort_at", "-id")
+    )
+    faults = []
+    for attempt in attempts:
+        root = attempt.root if isinstance(attempt.root, dict) else {}
+        own = [device.removeprefix(f"{name}/") for device in root.get("devices", ()) if device.startswith(f"{name}/")]
+        title = (
+            attempt.title if attempt.verdict and attempt.verdict.is_correction else root.get("title") or attempt.title
+        )
+        faults.append(Fault(attempt, title, tuple(own), attempt.sort_at))
+    return faults
+
+
+def _devices(faults: list[Fault]) -> list[Device]:
+    counted: Counter[str] = Counter()
+    last: dict[str, datetime] = {}
+    for fault in faults:  # newest first
+        for device in dict.fromkeys(fault.devices):
+            counted[device] += 1
+            last.setdefault(device, fault.at)
+    return [Device(name, number, last[name]) for name, number in sorted(counted.items(), key=lambda p: (-p[1], p[0]))]
+
+
+def _workloads(name: str, rows: list[dict[str, Any]]) -> list[Touched]:
+    tally: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for row in rows:
+        numbers = tally[row["workload__name"] or row["workload__workload_id"]]
+        numbers[0] += 1
+        numbers[1] += _failed(row)
+        numbers[2] += name in row["blamed_nodes"]
+    worst = sorted(tally.items(), key=lambda pair: (-pair[1][2], -pair[1][1], -pair[1][0], pair[0]))
+    return [Touched(workload, *numbers) for workload, numbers in worst[:12]]

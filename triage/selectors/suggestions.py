@@ -1,0 +1,114 @@
+"""What the word that somebody writes in the search box could become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from django.contrib.auth.models import User
+from django.db.models import Count, Func
+
+from triage.models import Attempt
+from triage.selectors.filters import NO_NODE, NOBODY, AttemptFilter, filtered_attempts
+from triage.selectors.query import ALIASES, FIELDS, TIMES, Field, Query, Term, parse
+from triage.selectors.rules import known_ids
+
+MAX = 8
+_LAST = re.compile(r'(?:^|\s)(-?)((?:[^\s"]|"[^"]*"?)*)$')
+_SPANS = ("24h", "7d", "30d", "12w")
+_COLUMNS = {"user": "user", "queue": "queue", "cluster": "cluster__name", "rule": "rule", "workload": "workload__name"}
+_COUNTED = {
+    "is": "verdict_status",
+    "domain": "domain",
+    "sub": "sub_domain",
+    "outcome": "outcome",
+    "triage": "triage_state",
+}
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """One way to go on: `text` is the whole query with it taken."""
+
+    text: str
+    typed: str
+    """The part of `rest` that was written already."""
+    rest: str
+    note: str = ""
+
+
+def suggest(text: str, user: User) -> list[Suggestion]:
+    """At most MAX ways to complete the last word. Counts respect the rest of the query."""
+    text = text[:500]
+    if not text or text[-1].isspace():
+        return _fields(text, "", "")
+    match = _LAST.search(text)
+    assert match is not None
+    minus, word = match[1], match[2]
+    before = text[: match.start(2) - len(minus)]
+    name, colon, value = word.partition(":")
+    if not colon:
+        return _fields(before, minus, word)
+    known = FIELDS.get(ALIASES.get(name, name))
+    if known is None:
+        return []
+    rest = parse(before)
+    narrowed = rest.without(known.name).to_filter(me=user.get_username()) if not rest.errors else AttemptFilter()
+    if not narrowed.outcome and known.name != "outcome":
+        narrowed = replace(narrowed, excluded=(*narrowed.excluded, ("outcome", "succeeded")))
+    begun = value.strip('"').lower()
+    found = []
+    for option, note in _values(known, begun, narrowed):
+        term = str(Term(known.name, option))
+        found.append(Suggestion(f"{before}{minus}{term} ", f"{known.name}:", term.partition(":")[2], note))
+    return found[:MAX]
+
+
+def _fields(before: str, minus: str, word: str) -> list[Suggestion]:
+    begun = word.lower()
+    fields = [one for one in FIELDS.values() if one.name.startswith(begun)]
+    found = [
+        Suggestion(f"{before}{minus}{one.name}:", begun, one.name[len(begun) :] + ":", one.about) for one in fields
+    ]
+    if word and not word.startswith('"'):
+        term = str(Query((Term("", word),)))
+        found.append(Suggestion(f"{before}{minus}{term} ", "", term, "the word, anywhere"))
+    return found[:MAX] if begun else found[: MAX + 2]
+
+
+def _values(known: Field, begun: str, narrowed: AttemptFilter) -> Iterable[tuple[str, str]]:
+    if known.name in TIMES:
+        return [(span, "") for span in _SPANS if span.startswith(begun)] if known.name == "ended" else []
+    if known.name in _COUNTED:
+        rows = filtered_attempts(narrowed).values_list(_COUNTED[known.name]).annotate(rows=Count("*")).order_by()
+        counted = dict(rows)
+        named = [value for value in known.values if value.startswith(begun)]
+        return [(value, f"{counted.get(value, 0):,}") for value in sorted(named, key=lambda v: -counted.get(v, 0))]
+    if known.name in ("node", "on"):
+        column = "blamed_nodes" if known.name == "node" else "nodes"
+        found = _nodes(column, begun, narrowed)
+        return [*found, (NO_NODE, "no node to blame")] if known.name == "node" and NO_NODE.startswith(begun) else found
+    if known.name in _COLUMNS:
+        column = _COLUMNS[known.name]
+        rows = filtered_attempts(narrowed).exclude(**{column: ""}).filter(**{f"{column}__istartswith": begun})
+        counted_rows = rows.values_list(column).annotate(rows=Count("*")).order_by("-rows", column)[:MAX]
+        return [(value, f"{count:,}") for value, count in counted_rows]
+    if known.name == "saw":
+        return [(rule, "") for rule in known_ids() if rule.startswith(begun)][:MAX]
+    if known.name == "assignee":
+        people = User.objects.filter(is_active=True, username__istartswith=begun).order_by("username")[:MAX]
+        fixed = [("me", "you"), (NOBODY, "nobody")]
+        return [
+            *[(word, note) for word, note in fixed if word.startswith(begun)],
+            *[(one.username, one.get_full_name()) for one in people],
+        ]
+    return [(value, "") for value in known.values if value.startswith(begun)]
+
+
+def _nodes(column: str, begun: str, narrowed: AttemptFilter) -> list[tuple[str, str]]:
+    """The nodes named most often among the newest matching attempts."""
+    newest = filtered_attempts(narrowed).exclude(**{column: []}).order_by("-sort_at", "-id").values("pk")[:2000]
+    named = Attempt.objects.filter(pk__in=newest).annotate(named=Func(column, function="unnest")).order_by()
+    rows = named.values_list("named").annotate(rows=Count("*")).order_by("-rows", "named")
+    return [(node, f"{count:,}") for node, count in rows if node.lower().startswith(begun)][:MAX]

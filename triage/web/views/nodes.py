@@ -1,0 +1,111 @@
+"""Nodes: the fleet with the worst ones, and a page for each; what people note of one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from triage.models import Cluster
+from triage.selectors import nodes as select
+from triage.selectors.filters import printable_value
+from triage.services import nodes as service
+from triage.templatetags.fleet import node_url
+from triage.web import figures
+from triage.web.htmx import signed_in
+
+
+@signed_in
+def index(request: HttpRequest) -> HttpResponse:
+    """The fleet: the nodes that were to blame, those first of which it is most certain that chance is no explanation.
+
+    With `?name=` the page of one whose name can't stand in a path.
+    """
+    if "name" in request.GET:
+        return _page(request, request.GET["name"])
+    clusters = list(Cluster.objects.exclude(name="").order_by("name"))
+    cluster = next((one for one in clusters if one.name == request.GET.get("cluster")), None)
+    search = printable_value(request.GET.get("q", ""))
+    fleet = select.fleet(cluster, search=search)
+    scale = figures.scale_for([node.share for node in fleet.nodes], 6, 168)
+    context = {
+        "section": "nodes",
+        "fleet": fleet,
+        "rows": [(node, scale.interval(node.share)) for node in fleet.nodes],
+        "rest": scale.at(fleet.share.share),
+        "scale": scale,
+        "clusters": clusters,
+        "cluster": cluster,
+        "search": search,
+        "worse": sum(node.standing == select.Standing.WORSE for node in fleet.nodes),
+        "days": select.DAYS,
+    }
+    return render(request, "node/fleet.html", context)
+
+
+@signed_in
+def page(request: HttpRequest, name: str) -> HttpResponse:
+    """One node. A name that several clusters use shows the one that used it last, and leads to the others."""
+    return _page(request, name)
+
+
+@require_POST
+@signed_in
+def note(request: HttpRequest) -> HttpResponse:
+    """Notes something, drains the node or returns it to service: by the button that was pressed."""
+    name, cluster = request.POST.get("name", ""), _known(request.POST.get("name", ""), request.POST.get("cluster", ""))
+    text = request.POST.get("text", "")
+    try:
+        match request.POST.get("action"):
+            case "drain":
+                done = service.drain(cluster, name, request.user, text)
+                messages.success(request, "Recorded as drained" if done else "It was drained already")
+            case "return":
+                done = service.return_to_service(cluster, name, request.user, text)
+                messages.success(request, "Recorded as back in service" if done else "It was in service already")
+            case _:
+                service.add_note(cluster, name, request.user, text)
+                messages.success(request, "Noted")
+    except service.NodeRefused as error:
+        messages.error(request, str(error))
+    return redirect(node_url(name, cluster.name))
+
+
+def _known(name: str, cluster: str) -> Cluster:
+    """The cluster of a node on which something ran."""
+    if not name or "\x00" in name:
+        raise Http404
+    found = next((one for one in select.clusters_of(name) if one.name == cluster), None)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _page(request: HttpRequest, name: str) -> HttpResponse:
+    if not name or "\x00" in name:
+        raise Http404
+    clusters = select.clusters_of(name)
+    if not clusters:
+        return render(request, "node/unknown.html", {"section": "nodes", "name": name}, status=404)
+    asked = request.GET.get("cluster")
+    cluster = next((one for one in clusters if one.name == asked), clusters[0])
+    node = select.node_page(name, cluster, [one.name for one in clusters if one != cluster])
+    context: dict[str, Any] = {
+        "section": "nodes",
+        "node": node,
+        "strip": figures.strip(node.days, [event.happened_at.date() for event in node.events]),
+        "bad_days": [(day, day.day + timedelta(days=1)) for day in reversed(node.days) if day.failed],
+        "days": select.DAYS,
+    }
+    if node.attempts:
+        scale = figures.scale_for([node.share, node.fleet], 110, 420)
+        context |= {
+            "scale": scale,
+            "own": scale.interval(node.share, 28),
+            "others": scale.interval(node.fleet, 62),
+        }
+    return render(request, "node/page.html", context)
