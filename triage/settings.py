@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "django_htmx",
     "rest_framework",
+    "drf_spectacular",
     "triage",
 ]
 MIDDLEWARE = [
@@ -103,6 +104,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": env.number("FAULTLINE_SWEEP_SECONDS", 15),
         "options": {"expires": 30},
     },
+    "prune-observations": {
+        "task": "triage.prune_observations",
+        "schedule": 3600,
+        "options": {"expires": 3600},
+    },
     "discover": {
         "task": "triage.discover",
         "schedule": env.number("FAULTLINE_DISCOVER_SECONDS", 30),
@@ -118,6 +124,26 @@ FAULTLINE_RULES = [Path(part) for part in env.items("FAULTLINE_RULES", separator
 FAULTLINE_WATCH = [Path(part) for part in env.items("FAULTLINE_WATCH", separator=os.pathsep)]
 """Folders in which capture bundles appear; each becomes an attempt by itself."""
 FAULTLINE_MAX_UPLOAD_BYTES = env.number("FAULTLINE_MAX_UPLOAD_BYTES", 2 * 1024**3)
+
+FAULTLINE_MAX_ATTEMPT_BYTES = env.number("FAULTLINE_MAX_ATTEMPT_BYTES", 8 * 1024**3)
+"""What all observations of one attempt may hold together."""
+FAULTLINE_QUIET_SECONDS = env.number("FAULTLINE_QUIET_SECONDS", 600)
+"""An attempt made by the API that nobody asks to diagnose is diagnosed so long after its last observation."""
+FAULTLINE_KEEP_OBSERVATIONS_HOURS = env.number("FAULTLINE_KEEP_OBSERVATIONS_HOURS", 24)
+"""So long a diagnosed stream still takes parts; then only the blob store has it."""
+
+# --- programs that ask ------------------------------------------------------------------------------------------------
+FAULTLINE_API_RATE = env.number("FAULTLINE_API_RATE", 1200)
+"""Calls a minute that one user or token may make; 0: any number."""
+FAULTLINE_NVRX_ROOT = os.environ.get("FAULTLINE_NVRX_ROOT", "").strip()
+"""Folder below which clients of an attribution service may name log files; unset: none may."""
+FAULTLINE_NVRX_OPEN = env.flag("FAULTLINE_NVRX_OPEN")
+"""Set in a network that is trusted: these clients then need no token."""
+FAULTLINE_NVRX_CLUSTER = os.environ.get("FAULTLINE_NVRX_CLUSTER", "").strip()
+"""The cluster that their jobs belong to."""
+FAULTLINE_NVRX_WAIT_SECONDS = env.number("FAULTLINE_NVRX_WAIT_SECONDS", 45)
+"""How long a result is waited for; below the 60 s after which the client gives up."""
+FAULTLINE_NVRX_MAX_JOBS = env.number("FAULTLINE_NVRX_MAX_JOBS", 100_000)
 
 # --- sign-in and safety -----------------------------------------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [
@@ -157,10 +183,31 @@ FILE_UPLOAD_TEMP_DIR = tempfile.gettempdir()
 DATA_UPLOAD_MAX_NUMBER_FILES = 1000
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "triage.api.authentication.TokenAuthentication",
+        "triage.api.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["triage.api.permissions.ScopePermission"],
+    "DEFAULT_THROTTLE_CLASSES": ["triage.api.throttling.RateThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "triage.api.openapi.Schema",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "triage.api.negotiation.JsonAlways",
+    "EXCEPTION_HANDLER": "triage.api.problems.problem",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Faultline",
+    "DESCRIPTION": "Why did an attempt fail: send what is known of it, read the diagnosis with its evidence.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
+    "PREPROCESSING_HOOKS": ["triage.api.openapi.only_v1"],
+    "POSTPROCESSING_HOOKS": ["triage.api.openapi.complete"],
+    "SECURITY": [],
 }
 
 # --- language, time, files --------------------------------------------------------------------------------------------

@@ -4,11 +4,14 @@ from django.contrib import admin
 from django.urls import include, path
 
 from triage import health
+from triage.api.views import docs
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("api/v1/", include("triage.api.urls")),
+    path("api/schema", docs.schema, name="api-schema"),
+    path("api/docs", docs.docs, name="api-docs"),
     path("admin/", admin.site.urls),
     path("", include("triage.web.urls")),
 ]

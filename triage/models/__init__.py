@@ -17,15 +17,18 @@ from triage.models.incident import (
     Severity,
     Ticket,
 )
+from triage.models.observation import Observation, SubmittedCycle, SubmittedLog
 from triage.models.saved_view import Audience, DefaultView, SavedView
 from triage.models.share import ShareLink, ShareOpening
 from triage.models.stream import Stream
 from triage.models.timeline import EventKind, TimelineEvent
+from triage.models.token import ApiToken, IdempotentCall, Scope
 from triage.models.verdict import CORRECTIONS, Verdict, VerdictKind
 from triage.models.workload import Workload
 
 __all__ = [
     "CORRECTIONS",
+    "ApiToken",
     "Attempt",
     "Audience",
     "Cluster",
@@ -38,6 +41,7 @@ __all__ = [
     "DiagnosisNode",
     "Discovery",
     "EventKind",
+    "IdempotentCall",
     "Incident",
     "IncidentKey",
     "IncidentStatus",
@@ -45,14 +49,18 @@ __all__ = [
     "NodeRole",
     "NotTheSame",
     "Notification",
+    "Observation",
     "Recollection",
     "RunningAttempt",
     "SavedView",
+    "Scope",
     "Severity",
     "ShareLink",
     "ShareOpening",
     "SightedObject",
     "Stream",
+    "SubmittedCycle",
+    "SubmittedLog",
     "Ticket",
     "TimelineEvent",
     "TriageState",

@@ -11,7 +11,7 @@ from connectors.base import ConfigError, Connector
 from connectors.registry import FACTORIES, Registry
 from triage.blobs import BlobStore
 from triage.configuration import ClusterConfig, Configuration, SourceConfig, config_path, load
-from triage.services import spool
+from triage.services import observations, spool
 from triage.services.sightings import DatabaseSightings
 
 FILES = "files"
@@ -74,7 +74,7 @@ _registries: list[tuple[Configuration, Registry]] = []
 def _registry(found: Configuration) -> Registry:
     if not _registries or _registries[0][0] is not found:
         watched = {f"watch{number}": path for number, path in enumerate(settings.FAULTLINE_WATCH)}
-        roots = {spool.ROOT: spool.folder(), **watched}
+        roots = {spool.ROOT: spool.folder(), observations.ROOT: observations.folder(), **watched}
         connectors = {FILES: FACTORIES[FILES]({"name": FILES, "roots": roots, "watch": list(watched)})}
         for cluster in found.clusters.values():
             connectors |= {source.key: make_connector(source) for source in cluster.sources}

@@ -1,0 +1,1 @@
+"""The API's answers: thin callers of selectors and services."""
