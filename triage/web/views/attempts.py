@@ -19,6 +19,7 @@ from triage import times
 from triage.models import Attempt, TriageState, VerdictStatus
 from triage.models import Diagnosis as Kept
 from triage.selectors import attempts as select
+from triage.selectors.compare import quick, usual_base
 from triage.selectors.evidence import Story, tell
 from triage.selectors.guides import guide
 from triage.selectors.neighbours import alike, neighbours
@@ -58,6 +59,7 @@ def attempt(request: HttpRequest, pk: int) -> HttpResponse:
         "unfinished": unfinished,
         "failed": detail.attempt.triage_state == TriageState.FAILED,
         "neighbours": neighbours(detail.attempt),
+        "against": quick(detail.attempt, base) if (base := usual_base(detail.attempt, detail.siblings)) else None,
         **_progress(detail),
         **discussion(request, detail.attempt),
     }
