@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,23 @@ from tests.web.conftest import MakeAttempt
 from triage.models import Attempt, Comment, Incident, Notification
 from triage.services.bundles import import_bundle
 from triage.services.comments import add_comment
+from triage.services.sources import registry
 from triage.tasks.collecting import collect, triage_attempt
 from triage.tasks.diagnosing import diagnose
 
 
 @pytest.fixture
-def collected(settings: Any, db: None, tmp_path: Path) -> Attempt:
+def collected(settings: Any, db: None, tmp_path: Path) -> Iterator[Attempt]:
     """With real streams, to quote from."""
     settings.FAULTLINE_DATA_DIR = tmp_path / "data"
+    registry.cache_clear()
     attempt = import_bundle(cast.archive(tmp_path / "b.tar.zst", cast.members())).attempt
     triage_attempt(attempt.pk)
     for collection in attempt.collections.all():
         collect(collection.pk)
     diagnose(attempt.pk)
-    return Attempt.objects.get(pk=attempt.pk)
+    yield Attempt.objects.get(pk=attempt.pk)
+    registry.cache_clear()
 
 
 def discussion(client: Client, attempt: Attempt, query: str = "") -> str:

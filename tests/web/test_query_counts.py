@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -19,6 +20,8 @@ from django.urls import reverse
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
 from triage.models import Attempt
+from triage.services.comments import add_comment
+from triage.services.verdicts import confirm
 
 BASELINE = Path(__file__).with_name("query_counts.json")
 
@@ -39,6 +42,11 @@ def urls(attempt: Attempt) -> dict[str, tuple[str, dict[str, str]]]:
         "attempt, progress": (reverse("attempt-progress", args=[attempt.pk]), htmx),
         "evidence": (reverse("evidence", args=[attempt.pk, "e1"]), {}),
         "upload": ("/upload/", {}),
+        "incidents": (reverse("incidents"), {}),
+        "incident": (reverse("incident", args=[attempt.membership.incident_id]), {}),
+        "incident, timeline": (reverse("incident-timeline", args=[attempt.membership.incident_id]), htmx),
+        "incident, report": (reverse("incident-report", args=[attempt.membership.incident_id]), {}),
+        "correct": (reverse("verdict-correct", args=[attempt.pk]), {}),
     }
 
 
@@ -48,7 +56,14 @@ def many(make_attempt: MakeAttempt, number: int) -> Attempt:
         make_attempt(
             story, ended_at=stories.END + timedelta(minutes=index), id="900", number=index + 2, user=f"user-{index}"
         )
-    return make_attempt(id="900", number=1)
+    attempt = make_attempt(id="900", number=1)
+    ada = User.objects.get(username="ada")
+    for other in Attempt.objects.exclude(diagnosis=None):
+        confirm(other.pk, ada, diagnosis_id=other.diagnosis_id)
+    for index in range(number):
+        add_comment(attempt, ada, f"comment {index}")
+        add_comment(attempt.membership.incident, ada, f"comment {index}")
+    return attempt
 
 
 def test_each_page_takes_the_number_of_queries_that_is_written_down(

@@ -56,7 +56,7 @@ def group_attempt(attempt: Attempt, diagnosis: Diagnosis) -> Incident | None:
     else:
         Membership.objects.create(attempt=attempt, home=home, incident=shown)
     kind = EventKind.INCIDENT_OPENED if opened else EventKind.INCIDENT_JOINED
-    record_event(kind, attempt=attempt, incident=shown, node=next(iter(attempt.blamed_nodes), ""))
+    record_event(kind, attempt=attempt, incident=shown, on=next(iter(attempt.blamed_nodes), ""))
     _regress(shown, attempt)
     renew_totals(shown.pk)
     return shown
@@ -117,5 +117,5 @@ def _regress(incident: Incident, attempt: Attempt) -> None:
         attempt=attempt,
         incident=incident,
         before=before,
-        node=next(iter(attempt.blamed_nodes), ""),
+        on=next(iter(attempt.blamed_nodes), ""),
     )

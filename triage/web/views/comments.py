@@ -24,7 +24,6 @@ from triage.web.htmx import fragment, is_htmx, is_known, signed_in
 from triage.web.views.attempts import detail_or_404
 
 
-@require_POST
 @signed_in
 def add_to_attempt(request: HttpRequest, pk: int) -> HttpResponse:
     """Says something about an attempt."""
@@ -35,7 +34,6 @@ def add_to_attempt(request: HttpRequest, pk: int) -> HttpResponse:
     return _add(request, subject)
 
 
-@require_POST
 @signed_in
 def add_to_incident(request: HttpRequest, pk: int) -> HttpResponse:
     """Says something about an incident."""
@@ -48,6 +46,8 @@ def add_to_incident(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _add(request: HttpRequest, subject: Attempt | Incident) -> HttpResponse:
     page = reverse("attempt" if isinstance(subject, Attempt) else "incident", args=[subject.pk])
+    if request.method != "POST":
+        return HttpResponseRedirect(f"{page}#discussion")
     forms, text = request.POST.getlist("quote"), request.POST.get("text", "")
     if request.POST.get("do") == "quote":
         added = _lines_form(request)
