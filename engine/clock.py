@@ -156,6 +156,19 @@ def _zone(text: str | None) -> int | None:
 
 
 _DAY_S = 86_400.0
+ZONE_SHIFTS = tuple(
+    hours * 3600.0
+    for hours in sorted(
+        [*range(-12, 15), -9.5, -3.5, 3.5, 4.5, 5.5, 5.75, 6.5, 9.5, 10.5], key=lambda h: (h % 1 != 0, abs(h), h)
+    )
+)
+"""Seconds east of UTC of every zone that is in use, the likelier ones first."""
+
+
+def zone_shift(seconds: float, tolerance: float) -> float | None:
+    """The zone that is `seconds` east of UTC, within a tolerance; None when there is no such zone."""
+    nearest = min(ZONE_SHIFTS, key=lambda shift: abs(shift - seconds))
+    return nearest if abs(nearest - seconds) < tolerance else None
 
 
 class StreamClock:
@@ -271,13 +284,12 @@ class StreamClock:
             best = local_shift if outside(local_shift) < len(local) else 0.0
         cost = outside(best)
         if cost > (0.1 if covers_job else 0.5) * len(local):
-            hours = sorted(range(-24, 29), key=lambda half: (half % 2, abs(half)))
-            found = min((half * 1800.0 for half in hours), key=outside)
+            found = min(ZONE_SHIFTS, key=outside)
             if outside(found) < cost * 0.5:
                 best = found
         elif covers_job and cost:
             # A job's log cannot go on after the job: one stamp beyond the end is enough if a zone accounts for it.
-            found = min((hour * 3600.0 for hour in sorted(range(-12, 15), key=abs)), key=outside)
+            found = min((shift for shift in ZONE_SHIFTS if not shift % 3600), key=outside)
             best = found if outside(found) == 0 else best
         self.shift = best
         if best:
@@ -289,7 +301,7 @@ class StreamClock:
             audit = _AUDIT.search(text)
             if audit and stamp.offset is None and stamp.kind in ("full", "no_year"):
                 naive = self._with_year(stamp.naive) if stamp.kind == "no_year" else stamp.naive
-                half_hours = round((naive - float(audit[1])) / 1800)
-                if abs(half_hours) <= 28 and abs(naive - float(audit[1]) - half_hours * 1800) < 600:
-                    return half_hours * 1800.0
+                shift = zone_shift(naive - float(audit[1]), 600.0)
+                if shift is not None:
+                    return shift
         return None

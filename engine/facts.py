@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from engine.clock import Stamp, parse_time
+from engine.clock import Stamp, parse_time, zone_shift
 from engine.model import Attempt
 
 _BLOCK = re.compile(r"\n\s*\n")
@@ -67,20 +67,19 @@ def _on_one_line(fact: Fact) -> Fact:
 def cluster_zone(facts: Iterable[Fact], attempt: Attempt) -> float:
     """Seconds east of UTC of the cluster's zone: sacct writes local time, the attempt's own times are UTC.
 
-    Told by the row whose start (and end, where it has one) are the attempt's but for whole half hours.
+    Told by the row whose start (and end, where it has one) are the attempt's but for a zone.
     """
     fitting = []
     for fact in facts:
         began, ended = _interval(fact)
         if began is None or attempt.started_at is None:
             continue
-        shift = began - attempt.started_at
-        half_hours = round(shift / 1800)
-        if abs(shift - half_hours * 1800) >= 90 or abs(half_hours) > 28:
+        shift = zone_shift(began - attempt.started_at, 90.0)
+        if shift is None:
             continue
-        also = None if ended is None or attempt.ended_at is None else ended - half_hours * 1800 - attempt.ended_at
-        fitting.append((also is None or abs(also) >= 300, abs(half_hours), half_hours * 1800.0))
-    return min(fitting, default=(True, 0, 0.0))[2]
+        also = None if ended is None or attempt.ended_at is None else ended - shift - attempt.ended_at
+        fitting.append((also is None or abs(also) >= 300, abs(shift), shift))
+    return min(fitting, default=(True, 0.0, 0.0))[2]
 
 
 def of_this_attempt(facts: list[Fact], attempt: Attempt) -> list[Fact]:

@@ -94,6 +94,8 @@ class Line(msgspec.Struct):
     mentioned_rank: int | None = None
     """A rank that the message itself names; weaker than `rank`, which an envelope gives."""
     partial: bool = False
+    shipped: bool = False
+    """The outermost envelope is a collector's: what is inside may begin with a launcher's mark all the same."""
 
     @property
     def stamp(self) -> Stamp | None:
@@ -219,10 +221,11 @@ def _peel_once(line: Line, text: str) -> None:
             if stamp:
                 line.stamps.append(stamp)
             line.partial = found[2] == "P"
+            line.shipped = True
             line.texts[0] = text[found.end() :]
             return
         found = _SRUN.match(text)
-        if found and line.rank is None and not line.stamps:
+        if found and line.rank is None and (not line.stamps or (line.shipped and len(line.stamps) == 1)):
             line.rank = int(found[1])
             line.texts[0] = text[found.end() :]
             return
@@ -313,7 +316,7 @@ def _peel_braces(line: Line, text: str) -> None:
     if labels:
         for name, value in _LOKI_LABEL.findall(labels[1]):
             _take_field(line, name, value)
-        line.texts[0] = text[labels.end() :]
+        line.texts[0], line.shipped = text[labels.end() :], True
         return
     if not text.rstrip().endswith("}"):
         return
@@ -326,6 +329,7 @@ def _peel_braces(line: Line, text: str) -> None:
     message, holders = _message(fields)
     if message is None:
         return
+    line.shipped = True
     for holder in holders:
         for name, value in holder.items():
             _take_field(line, name, value)
