@@ -84,6 +84,17 @@ def read_series(streams: Sequence[Stream], ruleset: Ruleset, places: Places, win
     return found
 
 
+def series_of(stream: Stream, places: Places, most: int = MAX_BYTES) -> list[Series]:
+    """The series of one metric stream, of its first `most` bytes at most. Raises OSError and ValueError (msgspec's
+    DecodeError is one), which say what is wrong with it.
+    """
+    with stream.open() as source:
+        content = source.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"larger than {most} bytes")
+    return list(_parse(content, stream, places))
+
+
 def _parse(content: bytes, stream: Stream, places: Places) -> Iterable[Series]:
     document = msgspec.json.decode(content)
     data = document.get("data", document) if isinstance(document, dict) else document

@@ -87,10 +87,13 @@ class Picture:
     left_out: int
     """Entries outside the picture: long before the attempt, or without a time."""
     description: str
+    axis: Axis
 
 
 @dataclass(slots=True)
-class _Axis:
+class Axis:
+    """Where a moment (epoch seconds) stands, in the picture's own units."""
+
     start: float
     end: float
     turn: float | None = None
@@ -116,17 +119,17 @@ def _epoch(value: Any) -> float | None:
     return moment.timestamp() if moment else None
 
 
-def _axis(start: float, end: float, focus: float | None) -> _Axis:
+def _axis(start: float, end: float, focus: float | None) -> Axis:
     span = end - start
     if focus is None or span <= 0:
-        return _Axis(start, end)
+        return Axis(start, end)
     turn = focus - max((end - focus) * 0.35, span * 0.002, 1.0)
     if end - turn > 0.3 * span or turn <= start:
-        return _Axis(start, end)
-    return _Axis(start, end, turn)
+        return Axis(start, end)
+    return Axis(start, end, turn)
 
 
-def _ticks(axis: _Axis) -> list[Tick]:
+def _ticks(axis: Axis) -> list[Tick]:
     parts = [(axis.start, axis.end, RIGHT - LEFT)]
     if axis.turn is not None:
         parts = [(axis.start, axis.turn, axis.middle - LEFT), (axis.turn, axis.end, RIGHT - axis.middle)]
@@ -173,7 +176,7 @@ def _text(entries: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(shown) + (f"; and {len(entries) - 4} more" if len(entries) > 4 else "")
 
 
-def _marks(entries: Sequence[Mapping[str, Any]], axis: _Axis, y: float, is_root: Any) -> tuple[list[Mark], list[Label]]:
+def _marks(entries: Sequence[Mapping[str, Any]], axis: Axis, y: float, is_root: Any) -> tuple[list[Mark], list[Label]]:
     """Entries of one lane as marks, near ones of a kind joined, and the labels that fit beside them."""
     groups: list[tuple[str, float, list[Mapping[str, Any]]]] = []
     for entry in entries:
@@ -222,7 +225,7 @@ def _description(entries: Sequence[Mapping[str, Any]], root_at: float | None, en
     return " ".join(parts)
 
 
-def _stall(progress: Sequence[float], later: Sequence[float], end: float, axis: _Axis) -> tuple[float, float] | None:
+def _stall(progress: Sequence[float], later: Sequence[float], end: float, axis: Axis) -> tuple[float, float] | None:
     """From the last sign of progress to the first thing reported after it (or the end), when that can be seen."""
     if not progress:
         return None
@@ -326,5 +329,5 @@ def picture(contract: Mapping[str, Any]) -> Picture | None:
         notes_y=_n(bottom + 38), lanes=tuple(lanes), ticks=tuple(_ticks(axis)), notes=tuple(notes), breaks=breaks,
         root=root_label, root_x=root_x, end=end_label, end_x=end_x, stall=stall_box, stall_text=stall_text,
         hidden_lanes=hidden, left_out=len(contract["timeline"]) - len(timed),
-        description=_description(timed, root_at, end_at, len(lanes)),
+        description=_description(timed, root_at, end_at, len(lanes)), axis=axis,
     )  # fmt: skip

@@ -159,6 +159,12 @@ def clock_ms(value: datetime | str | None) -> SafeString | str:
 
 
 @register.filter
+def figure(value: float) -> str:
+    """A measured value, four digits at most: `1,410`, `0.25`, `1.2e+09`."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
+
+
+@register.filter
 def duration(value: Any) -> str:
     return times.duration(value)
 

@@ -14,7 +14,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST
 
 from engine import report
-from engine.model import Diagnosis
+from engine.model import Diagnosis, Source
 from triage import times
 from triage.models import Attempt, TriageState, VerdictStatus
 from triage.models import Diagnosis as Kept
@@ -171,6 +171,7 @@ def _verdict(detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
         "ended_after": _between(root["at"] if root else None, detail.attempt.ended_at),
         "references": [ref for ref in advice["references"] if ref.startswith(("https://", "http://"))],
         "timeline": picture(contract),
+        "metric_count": sum(stream.source == Source.METRIC.value and bool(stream.blob) for stream in detail.streams),
         "events": contract["timeline"][:MAX_ROWS],
         "events_left": max(0, len(contract["timeline"]) - MAX_ROWS),
         "map": rank_map(contract),
