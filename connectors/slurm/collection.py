@@ -229,7 +229,7 @@ class SlurmCollection:
         return Execution(workload=attempt.workload.id, number=attempt.number, allocations=rows) if rows else None
 
     def _files(self, place: Output, execution: Execution) -> Iterator[Stream]:
-        tally, owner = self._applog, execution.leader.uid if self._config.check_owner else None
+        tally, owner = self._applog, self._owner(execution) if self._config.check_owner else None
         parts = components(place, execution)
         found = 0
         shown = "/" + "/".join(part if isinstance(part, str) else "*" for part in parts)
@@ -263,6 +263,14 @@ class SlurmCollection:
         if not found:
             tally.missing += 1
             tally.note(f"{place.what}: no file is called {shown}")
+
+    def _owner(self, execution: Execution) -> int:
+        """The job's user; slurmctld knows it best. Raises Refused when nobody tells."""
+        known = [row_of_scontrol(fields) for fields in self._details]
+        for row in (*known, execution.leader):
+            if row is not None and row.uid is not None:
+                return row.uid
+        raise Refused("not read: Slurm does not tell whose job it is (check_owner = false reads it all the same)")
 
     def _open_file(self, path: Path, owner: int | None) -> BinaryIO:
         try:

@@ -142,7 +142,9 @@ def _content(execution: Execution) -> str:
 def _key(row: Row) -> str:
     """Names a record as it is now."""
     shown = f"{row.id.workload}+{row.id.offset}" if row.id.offset is not None else row.id.workload
-    return _hash(f"{shown}@{int(row.submit or 0)} {row.state}/{row.exit_code}/{int(row.end or 0)}")
+    # the end of a short job may reach slurmdbd before its start, with a placeholder for name, user and partition
+    about = f"{row.name}/{row.user}/{row.partition}"
+    return _hash(f"{shown}@{int(row.submit or 0)} {row.state}/{row.exit_code}/{int(row.end or 0)} {about}")
 
 
 def _hash(text: str) -> str:

@@ -38,6 +38,8 @@ def one(slurm: Slurm, found: dict[tuple[str, int], FoundAttempt], word: str, num
 def test_each_end_is_found_as_it_was(slurm: Slurm, found: dict[tuple[str, int], FoundAttempt], word: str) -> None:
     attempt = one(slurm, found, word).attempt
     state, code, nodes, *_ = ENDS[word]
+    if word == "memory" and not slurm.cluster.cgroups:
+        code = "9:0"  # Slurm's own sampling kills the whole job
     assert (attempt.state, attempt.exit_code, attempt.nodes) == (state, code, nodes)
     assert (attempt.workload.scheduler, attempt.workload.cluster, attempt.workload.user, attempt.workload.queue) == (
         "slurm", "alpine-prod", "nobody", "gpu",
@@ -146,7 +148,7 @@ def test_the_next_search_tells_nothing_again_and_a_new_end_once(
     rest = told(list(connector.find(half)))
     assert rest and rest.keys() < found.keys()
     assert told(list(connector.find(steps[-1].cursor))) == {}
-    job = slurm.cluster.submit("#!/bin/bash\nexit 4\n", "-n1", "-J", "new")
+    job = slurm.cluster.submit("#!/bin/bash\nsleep 2\nexit 4\n", "-n1", "-J", "new")
     slurm.cluster.wait_for(lambda: "FAILED" in slurm.cluster.state(job), "end")
     time.sleep(1)
     late = list(connector.find(steps[-1].cursor))
@@ -157,7 +159,7 @@ def test_the_next_search_tells_nothing_again_and_a_new_end_once(
 def test_only_what_is_asked_for_is_found(slurm: Slurm, found: dict[tuple[str, int], FoundAttempt]) -> None:
     limited = told(list(slurm.connector(states=["timeout", "NODE_FAIL"]).find({})))
     assert limited.keys() == {(slurm.jobs.ids["limit"], 1), (slurm.jobs.ids["node"], 1)}
-    assert told(list(slurm.connector(users=["root"]).find({}))) == {}
+    assert told(list(slurm.connector(users=["daemon"]).find({}))) == {}
     assert told(list(slurm.connector(partitions="gpu", users=["nobody"]).find({}))).keys() >= found.keys()
     with pytest.raises(ConnectorError, match="whom that host does not know"):
         list(slurm.connector(users=["nosuchuser"]).find({}))

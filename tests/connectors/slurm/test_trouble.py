@@ -30,9 +30,9 @@ def program(folder: Path, name: str, script: str) -> Path:
     return file
 
 
-def run(script: str, folder: Path, seconds: float = 20.0, **options: Any) -> bytes:
-    program(folder, "sacct", script)
-    return Runner(bin_dir=str(folder), seconds=seconds).run(["sacct"], Deadline(60), **options)
+def run(script: str, folder: Path, seconds: float = 20.0, name: str = "sacct", **options: Any) -> bytes:
+    program(folder, name, script)
+    return Runner(bin_dir=str(folder), seconds=seconds).run([name], Deadline(60), **options)
 
 
 def test_it_is_a_connector_that_the_registry_makes() -> None:
@@ -110,7 +110,7 @@ def test_a_program_that_prints_without_end_is_ended(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_a_program_says_is_told_with_what_to_do(tmp_path: Path, script: str, says: str, temporary: bool) -> None:
     with pytest.raises(CommandError) as failure:
-        run(script, tmp_path / "bin")
+        run(script, tmp_path / "bin", name="scontrol" if "slurm_load" in script else "sacct")
     assert says in str(failure.value) and failure.value.temporary is temporary
     assert str(failure.value).isprintable()
 

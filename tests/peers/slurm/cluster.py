@@ -7,6 +7,7 @@ munge, database, slurmdbd, the cluster's record, slurmctld, slurmd.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -110,6 +111,11 @@ class Cluster:
         """Ends every server that was started, last first."""
         for name in reversed(list(self._servers)):
             self._end(name)
+        for node in NODES if self.cgroups else ():
+            for group in Path("/sys/fs/cgroup").glob(f"*/slurm_{node}"):
+                for inner in sorted(group.rglob("*/"), reverse=True):
+                    _remove(inner)
+                _remove(group)
 
     def _start_munge(self) -> None:
         key = self.folder / "munge.key"
@@ -275,6 +281,12 @@ class Cluster:
         files = [self.folder / "log" / f"{name}.log", self.folder / "log" / f"{name}.out"]
         text = "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
         return " / ".join(text.strip().splitlines()[-5:])
+
+
+def _remove(group: Path) -> None:
+    """An empty control group; one that is still in use stays."""
+    with contextlib.suppress(OSError):
+        group.rmdir()
 
 
 def _free_ports(count: int) -> list[int]:
