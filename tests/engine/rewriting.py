@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -194,6 +195,43 @@ def in_dmesg(evidence: Evidence) -> Evidence:
     return _each(evidence, "syslog/", write)
 
 
+_SRUN = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)
+_RANK_FILE = re.compile(r"rank-?0*(\d+)\.log$")
+
+
+def ranks_merged(evidence: Evidence) -> Evidence | None:
+    """One log of all ranks, as `srun -l` writes it, in the order of time; None where no file is one rank's."""
+    changed, lines = evidence.copy(), []
+    for name in sorted(evidence.files):
+        rank = _RANK_FILE.search(name)
+        if rank and name.startswith("applog/"):
+            content = changed.files.pop(name)
+            told = _lines(evidence, content.rstrip(b"\n"), "")
+            lines += [(one.at, int(rank[1]), n, rank[1].encode() + b": " + one.raw) for n, one in enumerate(told)]
+    changed.files["applog/slurm.out"] = b"\n".join(line for *_, line in sorted(lines)) + b"\n"
+    return changed if lines else None
+
+
+def ranks_parted(evidence: Evidence) -> Evidence | None:
+    """A file for each rank of an `srun -l` log; None where there is none."""
+    changed = evidence.copy()
+    for name, content in evidence.files.items():
+        marked = [_SRUN.match(line) for line in content.split(b"\n")] if name.startswith("applog/") else []
+        if sum(found is not None for found in marked) < 0.8 * len(marked) or not marked:
+            continue
+        del changed.files[name]
+        for line, found in zip(content.split(b"\n"), marked, strict=True):
+            part = f"applog/rank-{int(found[1])}.log" if found else "applog/launcher.log"
+            text = found[2] if found else line
+            changed.files[part] = changed.files.get(part, b"") + text + b"\n"
+    return changed if changed.files.keys() != evidence.files.keys() else None
+
+
+def nodes_with_domain(evidence: Evidence) -> Evidence:
+    """The scheduler names its nodes with their domain, the logs without."""
+    return evidence.with_attempt(nodes=[f"{node}.gpu.example.com" for node in evidence.nodes])
+
+
 TIMED: dict[str, Rewrite] = {
     "logs in CRI parts": in_cri,
     "logs in docker's JSON": in_docker_json,
@@ -211,4 +249,8 @@ SYSLOG: dict[str, Rewrite] = {
     "system logs as journal export": in_journal_export,
     "system logs in RFC 5424": in_rfc5424,
     "system logs by dmesg -T": in_dmesg,
+}
+RANKS: dict[str, Callable[[Evidence], Evidence | None]] = {
+    "all ranks in one log": ranks_merged,
+    "a log for each rank": ranks_parted,
 }

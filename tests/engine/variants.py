@@ -347,6 +347,19 @@ def _clocks() -> Iterator[Variant]:
             lambda e, minutes=minutes: launched(e, "gpu013", minutes),  # type: ignore[misc]
         )
 
+    for minutes in (20, -20):
+        silent = label_of(OFF_BUS, "hardware", "gpu", ["gpu013"], also_ok_nodes=[[]])
+        silent["also_ok"] = [
+            {"domain": "unattributed", "sub_domain": "none"},
+            {"domain": "platform", "sub_domain": "driver"},
+        ]
+        yield _variant(
+            OFF_BUS,
+            f"the node's clock is {minutes:+d} minutes off, and nothing tells",
+            silent,
+            lambda e, minutes=minutes: e.shifted("syslog/gpu013.log", timedelta(minutes=minutes)),  # type: ignore[misc]
+        )
+
     def in_india(e: Evidence) -> Evidence:
         local = timedelta(hours=5, minutes=30)
         e = e.shifted("syslog/*", local)
@@ -377,8 +390,19 @@ def rewritten() -> Iterator[Variant]:
                 label["also_ok"].append({"domain": "unattributed", "sub_domain": "none"})
                 label["also_ok_nodes"] = [["node-62"]]
             yield _variant(base, how, label, rewrite)
+        for how, reshape in rewriting.RANKS.items():
+            if reshape(evidence) is not None:
+                yield _variant(base, how, unchanged(base), lambda e, reshape=reshape: reshape(e) or e)  # type: ignore[misc]
+        if not any(b"kubectl" in c or n.endswith("pods.json") for n, c in evidence.files.items()):
+            yield _with_domain(base)
         for how, rewrite in rewriting.SYSLOG.items() if has(evidence, "syslog") else ():
             yield _variant(base, how, unchanged(base), rewrite)
+
+
+def _with_domain(base: str) -> Variant:
+    label = unchanged(base)
+    label["root"] = {"nodes": [f"{node}.gpu.example.com" for node in guilty(base)]}
+    return _variant(base, "the scheduler names nodes with their domain", label, rewriting.nodes_with_domain)
 
 
 VARIANTS: list[Variant] = [*general(), *single(), *rewritten()]
