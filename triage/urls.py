@@ -10,6 +10,7 @@ urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("api/v1/", include("triage.api.urls")),
+    path("compat/nvrx/", include("triage.compat.urls")),
     path("api/schema", docs.schema, name="api-schema"),
     path("api/docs", docs.docs, name="api-docs"),
     path("admin/", admin.site.urls),

@@ -1,0 +1,1 @@
+"""Other services' protocols, answered from Faultline's own diagnoses."""
