@@ -7,3 +7,6 @@ class TriageConfig(AppConfig):
     name = "triage"
     verbose_name = "Faultline"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from triage import checks  # noqa: F401 - registers them

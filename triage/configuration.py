@@ -17,6 +17,7 @@ import msgspec
 
 from connectors.base import ConfigError, Connector
 from connectors.registry import FACTORIES
+from connectors.slurm.parser import ENDED_STATES
 
 FILE = "faultline.toml"
 PREFIX = "FAULTLINE_CLUSTERS__"
@@ -173,7 +174,8 @@ def _cluster(name: str, table: Any, shown: str, errors: list[str]) -> ClusterCon
     if not isinstance(sources, dict) or not sources:
         errors.append(f"{where}: has no source: add [clusters.{name}.sources.slurm] or the like")
         sources = {}
-    found = [_source(name, source, entry, live, shown, errors) for source, entry in sources.items()]
+    zone = values.get("time_zone", "") if "time_zone" in table else ""
+    found = [_source(name, source, entry, (live, zone), shown, errors) for source, entry in sources.items()]
     usable = tuple(source for source in found if source is not None)
     if sources and not any(source.finds for source in usable):
         kinds = ", ".join(sorted(FINDERS))
@@ -181,7 +183,9 @@ def _cluster(name: str, table: Any, shown: str, errors: list[str]) -> ClusterCon
     return ClusterConfig(name=name, sources=usable, **values)
 
 
-def _source(cluster: str, name: str, table: Any, live: float, shown: str, errors: list[str]) -> SourceConfig | None:
+def _source(
+    cluster: str, name: str, table: Any, common: tuple[float, str], shown: str, errors: list[str]
+) -> SourceConfig | None:
     where = f"{shown}: [clusters.{cluster}.sources.{name}]"
     if not isinstance(table, dict):
         errors.append(f"{where}: must be a table")
@@ -196,10 +200,11 @@ def _source(cluster: str, name: str, table: Any, live: float, shown: str, errors
         return None
     if kind in ("slurm", "kueue"):
         values.setdefault("cluster", cluster)
+    live, zone = common
     if kind == "slurm" and live:
-        from connectors.slurm.parser import ENDED_STATES
-
         values.setdefault("states", [*ENDED_STATES, "RUNNING"])
+    if kind == "slurm" and zone:
+        values.setdefault("timezone", zone)
     source = SourceConfig(cluster=cluster, name=name, kind=kind, values=values)
     try:
         source.connector()

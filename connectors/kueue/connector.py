@@ -8,9 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from connectors.base import CollectionReport, CollectRequest, ConnectorError, Found
 from connectors.http import Deadline
 from connectors.kube.errors import KubeError
+from connectors.kube.owners import WorkloadRef, gpus_per_node, nodes_of
+from connectors.kube.pods import pods_of
+from connectors.kube.resources import EVENTS, NODES, PODS
 from connectors.kube.session import KubeSession
 from connectors.kube.sightings import SightingStore
 from connectors.kueue.client import KueueClient
@@ -18,8 +23,11 @@ from connectors.kueue.collection import KueueCollection
 from connectors.kueue.config import KueueConfig
 from connectors.kueue.discovery import Cursor, Search
 from connectors.kueue.placements import PlacementWatch
+from engine.model import Attempt
 
 CHECK_SECONDS = 20.0
+FIND_SECONDS = float("inf")
+"""A first search may have much to tell; each of its requests has a limit of its own."""
 
 
 class KueueConnector:
@@ -35,15 +43,24 @@ class KueueConnector:
         """From plain values, see docs/connectors/kueue.md. Raises ConfigError."""
         return cls(KueueConfig.parse(config))
 
-    def cursor_at(self, since: float) -> dict[str, Any]:
+    def cursor_since(self, since: float) -> dict[str, Any]:
         """The cursor of a search that tells of everything that ended since then, as far as Kubernetes still has it."""
         return Cursor(since=since).plain()
 
     def find(self, cursor: dict[str, Any]) -> Iterator[Found]:
         """Attempts that began or ended since `cursor`. Also captures where pods run. Raises ConnectorError."""
         at = Cursor.read(cursor, time.time() - self.config.since)
-        with self._session(self.config.kube.time_limit) as session:
+        with self._session(FIND_SECONDS) as session:
             yield from Search(self.config, KueueClient(session), at, self.sightings).run()
+
+    def placed(self, attempt: Attempt, ref: str) -> Attempt:
+        """A running attempt with the nodes that its pods are on by now: it was found before they were placed.
+        Raises ConnectorError.
+        """
+        with self._session(self.config.kube.request_seconds) as session:
+            pods = pods_of(session, WorkloadRef.decode(ref), attempt.started_at, None, self.sightings).pods
+        nodes, gpus = nodes_of(pods) or attempt.nodes, gpus_per_node(pods) or attempt.gpus_per_node
+        return msgspec.structs.replace(attempt, nodes=nodes, gpus_per_node=gpus)
 
     @contextmanager
     def collect(self, request: CollectRequest, stop: threading.Event | None = None) -> Iterator[KueueCollection]:
@@ -90,8 +107,6 @@ class KueueConnector:
 
     def _check(self, client: KueueClient, namespace: str | None, notes: list[str]) -> int:
         """Asks for one of each. Raises KubeError when it makes no sense to go on."""
-        from connectors.kube.resources import EVENTS, NODES, PODS
-
         session = client.session
         found = sum(len(page.items) for page in _first(client.workload_pages(namespace, limit=1)))
         wanted = [(PODS, namespace), (EVENTS, namespace)] + ([(NODES, None)] if self.config.nodes else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from connectors.base import ConfigError
 from triage.configuration import Configuration, config_path, duration, load
 
+ROOT = Path(__file__).resolve().parents[2]
 GOOD = """
 [clusters.c1]
 time_zone = "Europe/Zurich"
@@ -154,3 +156,26 @@ def test_a_file_that_changes_is_read_anew(tmp_path: Path, monkeypatch: pytest.Mo
     assert find_source("c2/slurm")[0] is configuration().clusters["c2"]
     with pytest.raises(ConfigError, match="'c3/slurm' is not configured"):
         find_source("c3/slurm")
+
+
+def test_a_wrong_configuration_is_told_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.core.checks import run_checks
+
+    file = tmp_path / "faultline.toml"
+    file.write_text("[clusters.c1.sources.slurm]\ncolour = 1\n")
+    monkeypatch.setenv("FAULTLINE_CONFIG", str(file))
+    said = [message.msg for message in run_checks() if message.id == "faultline.W001"]
+    assert any("[clusters.c1.sources.slurm]: unknown key 'colour'" in message for message in said)
+
+
+DOCUMENTS = sorted([ROOT / "docs/operators.md", *(ROOT / "docs/connectors").glob("*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_the_configurations_in_the_documents_work(document: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", document.read_text(), re.DOTALL)
+    assert blocks, "it shows no configuration"
+    for block in blocks:
+        errors = [e for e in read(tmp_path, block).errors if "no source finds attempts" not in e]
+        assert errors == []
+        assert read(tmp_path, block).clusters

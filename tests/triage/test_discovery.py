@@ -315,13 +315,14 @@ def test_a_running_attempt_that_makes_no_progress_is_diagnosed_while_it_runs(
     started = now - 3 * 3600
     for name, last in (("stuck", now - 3600), ("well", now - 5)):
         kubernetes.put(workload(name, *admitted(started)))
-        kubernetes.put(pod(name, 0, f"gpu-{name}", created=started + 1))
         steps = [started + 60 + n * (last - started - 60) / 200 for n in range(201)]
         lines = [Line(int(at * 10**9), f"iteration {n} | loss 2.{n} | 12.1 s/it") for n, at in enumerate(steps)]
         kubernetes.write("research", f"{name}-worker-0", "pytorch", lines, ended=False)
     discover_source("k2/kueue")
     assert not Attempt.objects.exists()
     assert RunningAttempt.objects.count() == 2
+    for name in ("stuck", "well"):  # placed after they were found
+        kubernetes.put(pod(name, 0, f"gpu-{name}", created=started + 1))
     for row in RunningAttempt.objects.all():
         assert row.look_at <= timezone.now()
         look_at_running(row.pk)

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from connectors.base import FoundAttempt
 from engine import model as engine
-from triage.configuration import ClusterConfig, SourceConfig
+from triage.configuration import FINDERS, ClusterConfig, SourceConfig
 from triage.models import Attempt, Cluster, Discovery, RunningAttempt, TriageState
 from triage.services.attempts import AttemptRefused, record_attempt
 from triage.services.collecting import add_collection
@@ -103,13 +103,28 @@ def record_ended(
         cluster=cluster.name, workload_id=facts.workload.id, number=facts.number, connector=source.key
     ).delete()
     news = False
-    for one in cluster.sources:
-        _, changed = add_collection(attempt, one.key, short(ref, 1024), label=label, content_key=content_key)
+    for one, handle in handles(cluster, source, ref):
+        _, changed = add_collection(attempt, one.key, short(handle, 1024), label=label, content_key=content_key)
         news = news or changed
     news = news or attempt.triage_state == TriageState.FAILED
     if news and request_triage(attempt.pk, reason=(reason or f"found by {source.key}")[:200]):
         plan_recollection(attempt, cluster.recollect_after)
     return attempt
+
+
+def _handle(one: SourceConfig, finder: SourceConfig, ref: str) -> str | None:
+    """What a source is given to collect an attempt by: the finder's handle, where it understands that one. None when
+    it has nothing of the attempt.
+    """
+    if one.key == finder.key or (one.kind == "pods" and finder.kind == "kueue"):
+        return ref
+    return None if one.kind in FINDERS else ""
+
+
+def handles(cluster: ClusterConfig, finder: SourceConfig, ref: str) -> list[tuple[SourceConfig, str]]:
+    """The sources of a cluster that may have something of an attempt, each with what it is given."""
+    given = [(one, _handle(one, finder, ref)) for one in cluster.sources]
+    return [(one, handle) for one, handle in given if handle is not None]
 
 
 def _record_running(
@@ -199,6 +214,7 @@ __all__ = [
     "SearchLease",
     "end_search",
     "forget_running",
+    "handles",
     "keep_cursor",
     "lease_look",
     "lease_search",

@@ -34,6 +34,7 @@ from triage.services.bundles import ImportRefused, import_found
 from triage.services.discovery import (
     SearchLease,
     end_search,
+    handles,
     keep_cursor,
     lease_look,
     lease_search,
@@ -163,8 +164,9 @@ def look_at_running(running_id: int) -> None:
     if running is None or not cluster.live:
         return
     now = timezone.now() - timedelta(seconds=1)
-    facts = msgspec.structs.replace(msgspec.convert(running.facts, engine.Attempt), ended_at=now.timestamp())
-    outcome = _outcome_so_far(facts, running.ref, cluster)
+    facts = _placed(msgspec.convert(running.facts, engine.Attempt), running, source)
+    facts = msgspec.structs.replace(facts, ended_at=now.timestamp())
+    outcome = _outcome_so_far(facts, running.ref, cluster, source)
     record_look(running, outcome)
     if outcome in STALLED:
         logger.info("%s looks %s while it runs", running, outcome)
@@ -179,13 +181,24 @@ def _record_stalled(
     record_ended(facts, running.ref, cluster, source, label=label, content_key=f"live:{outcome}", reason=reason)
 
 
-def _outcome_so_far(facts: engine.Attempt, ref: str, cluster: ClusterConfig) -> str:
+def _placed(facts: engine.Attempt, running: RunningAttempt, source: SourceConfig) -> engine.Attempt:
+    """The facts with the nodes as they are now, where a source can tell."""
+    try:
+        ask = getattr(registry().get(source.key), "placed", None)
+        return facts if ask is None else ask(facts, running.ref)
+    except (ConnectorError, ConfigError) as error:
+        logger.warning("where %s runs is not known: %s", running, error)
+        return facts
+
+
+def _outcome_so_far(facts: engine.Attempt, ref: str, cluster: ClusterConfig, finder: SourceConfig) -> str:
     """What the engine says of the evidence so far, of which nothing is kept."""
     streams: list[Stream] = []
     reports: list[CollectionReport] = []
+    running = msgspec.structs.replace(facts, ended_at=None)
     with ExitStack() as open_collections:
-        for one in cluster.sources:
-            request = CollectRequest(attempt=facts, ref=ref, limits=LIVE_LIMITS)
+        for one, handle in handles(cluster, finder, ref):
+            request = CollectRequest(attempt=running, ref=handle, limits=LIVE_LIMITS)
             try:
                 collected = open_collections.enter_context(registry().get(one.key).collect(request))
                 streams += collected.streams()
