@@ -46,6 +46,12 @@ class Placed(msgspec.Struct):
     elapsed: float = 0.0
     """Seconds before the line at which the trouble that it reports began."""
 
+    def order(self) -> tuple[float, str, int, int, str, str]:
+        """By time; at one moment by place and content, so that other file names change nothing."""
+        at = self.at if self.at is not None else float("inf")
+        rank = self.rank if self.rank is not None else -1
+        return (at, self.node or "", rank, self.hit.offset, self.hit.sha256, self.hit.stream)
+
     def signal(self) -> Signal:
         return Signal(
             rule=self.rule.id,
@@ -165,8 +171,8 @@ def elapsed_of(captures: dict[str, str]) -> float:
 
 def _other_job(hit: Hit, places: Places) -> bool:
     """Is the line about another job of the same scheduler?"""
-    job, own = _JOB.match(hit.captures.get("job", "")), _JOB.match(places.attempt.workload.id)
-    return bool(job and own and job[0] != own[0])
+    job = _JOB.match(hit.captures.get("job", ""))
+    return bool(job and places.jobs and job[0] not in places.jobs)
 
 
 def _aside(placed: Placed, places: Places, window: Window) -> str | None:
@@ -214,7 +220,7 @@ def lapse_healed(placed: list[Placed], trouble: float | None, last_progress: flo
         ]
         if not ended:
             continue
-        end = min(ended, key=lambda p: (p.at or 0.0, p.hit.stream, p.hit.offset))
+        end = min(ended, key=Placed.order)
         at = end.at or 0.0
         before_trouble = trouble is not None and at + SETTLE < trouble
         before_progress = last_progress is not None and at + SETTLE < last_progress
@@ -269,7 +275,7 @@ def group(placed: Iterable[Placed], window: Window) -> list[Finding]:
 
 
 def _summarise(finding: Finding) -> None:
-    finding.placed.sort(key=lambda p: (p.at if p.at is not None else float("inf"), p.hit.stream, p.hit.offset))
+    finding.placed.sort(key=Placed.order)
     times = [p.at for p in finding.placed if p.at is not None]
     own = [p.at for p in finding.placed if p.at is not None and p.hit.inherited is None]
     # A borrowed time may be much too early; it says only that the signal was not before it.

@@ -20,6 +20,7 @@ _PCI = re.compile(
 _ASSIGNED = re.compile(r"Successfully assigned (?:[\w.-]+/)?(?P<pod>[\w.-]+) to (?P<node>[\w.-]+)")
 _OWN = re.compile(r"pod: Pod=(?P<pod>\S+)|condition: Kind=(?P<kind>(?!Node)\w+) Name=(?P<name>\S+)")
 _IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_NUMBER = re.compile(r"\d+")
 _ORDINAL = re.compile(r"(?:worker|node|replica|rank|master|main|launcher)?-?(\d+)\Z")
 
 
@@ -48,6 +49,9 @@ class Places:
         self.attempt = attempt
         self._by_short = {node.split(".", 1)[0].lower(): node for node in attempt.nodes}
         self._by_name = {node.lower(): node for node in attempt.nodes}
+        own = _NUMBER.match(attempt.workload.id)
+        self.jobs: set[str] = {own[0]} if own else set()
+        """Numbers by which the scheduler's lines call this job."""
         self.pods: dict[str, str] = {}
         self.ips: dict[str, str] = {}
         self.ranks: dict[int, str] = {}
@@ -74,11 +78,20 @@ class Places:
             self.ranks.setdefault(rank, known)
             self.assumed_ranks = False
 
+    def _learn_job(self, fact: Fact) -> None:
+        """An array task or part of a het job has a number of its own, which daemons write instead of the job's."""
+        names = [fact.fields.get(key, "") for key in ("JobID", "JobIDRaw", "JobId", "ArrayJobId", "HetJobId")]
+        own = self.attempt.workload.id
+        if own in (name.split(".")[0] for name in names):
+            self.jobs |= {found[0] for name in names if (found := _NUMBER.match(name))}
+
     def learn_facts(self, facts: Iterable[Fact]) -> None:
         for fact in facts:
             own = _OWN.match(fact.text)
             if own:
                 self._own_objects.setdefault("Pod" if own["pod"] else own["kind"], set()).add(own["pod"] or own["name"])
+            if fact.kind in ("sacct", "job"):
+                self._learn_job(fact)
             if fact.kind == "pod" and fact.node:
                 self.pods[fact.fields["pod"]] = fact.node
                 for key in ("ip",):

@@ -237,3 +237,18 @@ def test_the_cluster_s_zone_is_told_by_the_row_of_this_attempt() -> None:
     this = Attempt(workload=Workload(id="4711"), started_at=begin, ended_at=begin + 3600)
     assert cluster_zone(rows, this) == 5.5 * 3600
     assert cluster_zone([], this) == 0.0
+
+
+def test_an_array_task_s_lines_are_its_own_under_the_raw_number() -> None:
+    """slurmstepd writes StepId=1013.0 for task 1008_1."""
+    from engine.origin import Places
+
+    attempt = Attempt(workload=Workload(id="1008_1", scheduler="slurm"), nodes=("n1",))
+    table = (
+        b"JobID|JobIDRaw|State|ExitCode|Start|End|NodeList\n"
+        b"1008_1|1013|FAILED|1:0|2026-01-01T00:00:00|2026-01-01T01:00:00|n1\n"
+        b"1008_2|1014|FAILED|1:0|2026-01-01T00:00:00|2026-01-01T01:00:00|n1\n"
+    )
+    places = Places(attempt, [])
+    places.learn_facts(read_facts("scheduler/sacct.txt", table, attempt))
+    assert places.jobs == {"1008", "1013"}
