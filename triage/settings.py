@@ -45,6 +45,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "triage.web.zones.ZoneMiddleware",
 ]
 ROOT_URLCONF = "triage.urls"
 WSGI_APPLICATION = "triage.wsgi.application"

@@ -1,10 +1,37 @@
-"""Times and durations as people read them. Everything is UTC; the machine's form stands in `<time datetime>`."""
+"""Times and durations as people read them, in the zone of the request; `<time datetime>` holds the UTC form."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from contextvars import ContextVar, Token
+from datetime import UTC, datetime, timedelta, tzinfo
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_ZONE: ContextVar[tzinfo] = ContextVar("faultline_zone", default=UTC)
+
+
+def use_zone(zone: tzinfo) -> Token[tzinfo]:
+    """From here on, in this request, times are told in this zone."""
+    return _ZONE.set(zone)
+
+
+def end_zone(token: Token[tzinfo]) -> None:
+    _ZONE.reset(token)
+
+
+def zone() -> tzinfo:
+    return _ZONE.get()
+
+
+def told(moment: datetime) -> datetime:
+    """The moment in the zone in which this request tells times."""
+    return moment.astimezone(_ZONE.get())
+
+
+def zone_word(moment: datetime) -> str:
+    """What follows a time: `UTC`, `CET`, `UTC-03:00`."""
+    local = told(moment)
+    name, offset = local.tzname() or "", f"{local:%z}"
+    return name if name.isalpha() else f"UTC{offset[:3]}:{offset[3:5]}"
 
 
 def parse(value: datetime | str | float | None) -> datetime | None:
@@ -28,17 +55,26 @@ def machine(moment: datetime) -> str:
 
 def clock(moment: datetime, millis: bool = False) -> str:
     """`04:11:57`, or `04:11:57.433`."""
+    moment = told(moment)
     return moment.strftime("%H:%M:%S") + (f".{moment.microsecond // 1000:03d}" if millis else "")
 
 
-def day(moment: datetime, now: datetime | None = None) -> str:
+def minute(moment: datetime) -> str:
+    """`04:11`."""
+    return f"{told(moment):%H:%M}"
+
+
+def day(moment: datetime, now: datetime | None = None, zone: tzinfo | None = None) -> str:
     """`3 Nov`, with the year when it is not this one."""
-    now = now or datetime.now(UTC)
+    zone = zone or _ZONE.get()
+    moment, now = moment.astimezone(zone), (now or datetime.now(UTC)).astimezone(zone)
     return f"{moment.day} {MONTHS[moment.month - 1]}" + ("" if moment.year == now.year else f" {moment.year}")
 
 
 def full(moment: datetime) -> str:
-    return f"{moment.day} {MONTHS[moment.month - 1]} {moment.year} {clock(moment, bool(moment.microsecond))} UTC"
+    local = told(moment)
+    written = f"{local.day} {MONTHS[local.month - 1]} {local.year} {clock(moment, bool(moment.microsecond))}"
+    return f"{written} {zone_word(moment)}"
 
 
 def duration(seconds: float | timedelta | None) -> str:

@@ -107,7 +107,7 @@
     if (event.shiftKey) getSelection().removeAllRanges();
   });
 
-  var first = mark() || document.querySelector("#log .cause") || document.querySelector("#log .range");
+  var first = mark() || document.querySelector("#log .moment") || document.querySelector("#log .cause") || document.querySelector("#log .range");
   if (first) first.scrollIntoView({ block: "center", inline: "nearest" });
   fetchMissing(range());
   window.addEventListener("hashchange", function () {

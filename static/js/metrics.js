@@ -21,9 +21,8 @@
     return at;
   }
 
-  function said(at) {
-    var date = new Date(at * 1000);
-    return window.faultlineClock ? window.faultlineClock(date) : date.toISOString().slice(11, 19) + " UTC";
+  function said(at, zone) {
+    return new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZone: zone }).format(new Date(at * 1000));
   }
 
   function figure(value) {
@@ -69,7 +68,7 @@
 
   function draw(host, data, chart, width) {
     var axis = data.axis, colours = palette(), scale = width / axis.width;
-    var series = [{ label: "Time", value: function (u, x) { return x === null ? "" : said(moment(axis, x)); } }];
+    var series = [{ label: "Time", value: function (u, x) { return x === null ? "" : said(moment(axis, x), data.zone); } }];
     chart.lines.forEach(function (one, index) {
       series.push({
         label: one.label + (one.cited ? " (evidence)" : ""),
@@ -84,7 +83,7 @@
     var options = {
       width: Math.round(width), height: HEIGHT, padding: [6, (axis.width - axis.right) * scale, 0, 0],
       cursor: { sync: { key: "faultline", setSeries: false }, drag: { x: true, y: false } },
-      legend: { live: true },
+      legend: { live: true, markers: { width: 3, dash: function (u, index) { return index > colours.length ? "dashed" : "solid"; } } },
       scales: { x: { time: false, range: function (u, low, high) { return u.zoomed ? [low, high] : [axis.left, axis.right]; } },
         y: { range: function (u, low, high) {
           if (low === null) return [0, 1];

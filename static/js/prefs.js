@@ -22,12 +22,17 @@
 
     var form = document.getElementById("prefs");
     if (form) {
+      // Only the browser knows the reader's own zone.
+      var own = "";
+      try { own = Intl.DateTimeFormat().resolvedOptions().timeZone || ""; } catch (error) { /* stays UTC */ }
+      if (own && form.elements.local_zone) form.elements.local_zone.value = own;
       form.addEventListener("change", function (event) {
         if (event.target.name === "theme") {
           if (event.target.value === "auto") root.removeAttribute("data-theme");
           else root.setAttribute("data-theme", event.target.value);
         }
-        save(form);
+        var saved = save(form);
+        if (event.target.name === "zone") saved.then(function () { location.reload(); });
       });
     }
 

@@ -106,7 +106,7 @@ def test_odd_addresses_and_hostile_lines_are_harmless(signed_in: Client, collect
 def test_the_first_cited_line_of_a_stream_is_when_it_failed() -> None:
     contract = {
         "root_cause": {"evidence": ["e2"]},
-        "symptoms": [{"evidence": ["e1", "e3"]}],
+        "symptoms": [{"evidence": ["e1", "e3"], "explained_by": "root"}, {"evidence": ["e4"], "explained_by": None}],
         "evidence": [
             {"id": "e1", "at": "2026-10-05T02:00:09Z", "stream": "a"},
             {"id": "e2", "at": "2026-10-05T02:00:05Z", "stream": "b"},

@@ -188,7 +188,7 @@ def test_each_match_of_a_rule_is_marked_with_what_it_means_and_the_rest_folds(
     page = signed_in.get(stream_url(attempt, "syslog/gx-01.log")).content.decode()
     assert len(re.findall(r'popovertarget="rule-16"', page)) == 9, "eight lines and the button that closes"
     assert page.count('id="rule-16"') == 1 and "What it does not prove" in page
-    assert "Lines 1 to 13: no rule matched, 13 lines" in page and "Lines 26 to 38" in page
+    assert "Lines 1 to 13: nothing matched, 13 lines" in page and "Lines 26 to 38" in page
     assert numbers(page) == list(range(1, 39)), "what is folded is on the page"
     unfolded = signed_in.get(stream_url(attempt, "syslog/gx-01.log", "?fold=0")).content.decode()
-    assert "no rule matched" not in unfolded and numbers(unfolded) == list(range(1, 39))
+    assert "nothing matched" not in unfolded and numbers(unfolded) == list(range(1, 39))

@@ -12,6 +12,7 @@ from engine.model import Source
 from triage import times
 from triage.models import Attempt, Stream
 from triage.selectors.config_lines import settings_of
+from triage.selectors.merged import failing_evidence
 from triage.selectors.streams import StreamGone
 from triage.text import printable
 
@@ -51,6 +52,10 @@ class Comparison:
     settings_alike: int = 0
     settings_read: bool = False
     """Whether both attempts have a log whose first lines tell settings."""
+
+    @property
+    def settings_compared(self) -> int:
+        return self.settings_alike + len(self.settings)
 
     @property
     def alike(self) -> bool:
@@ -160,9 +165,7 @@ def _told(attempt: Attempt, base: Attempt) -> list[Change]:
 
 def first_error(contract: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The earliest evidence that proves the root or shows a symptom."""
-    root = contract["root_cause"]
-    owners = ([root] if root else []) + list(contract["symptoms"])
-    cited = {ref for owner in owners for ref in owner["evidence"]}
+    cited = failing_evidence(contract)
     timed = [item for item in contract["evidence"] if item["id"] in cited and item["at"]]
     return min(timed, key=lambda item: item["at"], default=None)
 

@@ -119,12 +119,16 @@ def _timed(lines: Sequence[StreamLine], lane: int, by: timedelta) -> list[Merged
     return made
 
 
+def failing_evidence(contract: Mapping[str, Any]) -> set[str]:
+    """Ids of the evidence of the root and of what it explains; without a root, of every symptom."""
+    root = contract.get("root_cause")
+    owners = [symptom for symptom in contract["symptoms"] if symptom["explained_by"] or not root]
+    return {ref for owner in [*([root] if root else []), *owners] for ref in owner["evidence"]}
+
+
 def first_failures(contract: Mapping[str, Any]) -> dict[str, tuple[datetime, str]]:
     """By stream, when it first reported a cause or a symptom, and by which evidence. Streams that didn't are absent."""
-    cited: set[str] = set()
-    root = contract.get("root_cause")
-    for owner in ([root] if root else []) + list(contract["symptoms"]):
-        cited.update(owner["evidence"])
+    cited = failing_evidence(contract)
     found: dict[str, tuple[datetime, str]] = {}
     for item in contract["evidence"]:
         at = times.parse(item["at"])

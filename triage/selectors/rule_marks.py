@@ -36,6 +36,11 @@ class RuleMark:
     does_not_prove: str
 
     @property
+    def tells(self) -> bool:
+        """Whether it says something about the failure; context is marked, and quiet."""
+        return self.role not in (Role.CONTEXT.value, Role.PROGRESS.value)
+
+    @property
     def short(self) -> str:
         """The rule's name without its family: `ber-event`."""
         return self.rule.partition(".")[2].replace("-", " ").replace("_", " ") or self.rule

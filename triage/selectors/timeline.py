@@ -139,18 +139,26 @@ def _ticks(axis: Axis) -> list[Tick]:
         step = next((s for s in STEPS if span / s * 72 <= width), None)
         if step is None:
             step = int(span / 4 / 604800 + 1) * 604800
-        at = (int(start) // step + 1) * step
+        shift = _shift(start) if step >= 3600 else 0
+        at = (int(start + shift) // step + 1) * step - shift
         last = -100.0
         while at < end:
             x = axis.x(at)
             moment = times.parse(float(at))
             assert moment is not None
-            text = times.clock(moment) if step < 60 else f"{moment:%H:%M}" if step < 86400 else times.day(moment)
+            text = times.clock(moment) if step < 60 else times.minute(moment) if step < 86400 else times.day(moment)
             if x - last >= 60 and RIGHT - x >= 4:
                 found.append(Tick(_n(x), text))
                 last = x
             at += step
     return found
+
+
+def _shift(at: float) -> int:
+    """Seconds east of UTC in the zone in which times are told, so that ticks stand at its whole hours and days."""
+    moment = times.parse(at)
+    offset = times.told(moment).utcoffset() if moment else None
+    return int(offset.total_seconds()) if offset else 0
 
 
 def _lanes(nodes: Sequence[str], entries: Sequence[Mapping[str, Any]], root_nodes: set[str]) -> tuple[list[str], int]:

@@ -133,22 +133,50 @@ def clock(value: datetime | str | None) -> SafeString | str:
 
 @register.filter
 def moment(value: datetime | str | None) -> SafeString | str:
-    """Day and time of day, in UTC and saying so."""
+    """Day and time of day, saying in which zone."""
     at = times.parse(value)
-    return _time(value, f"{times.day(at)} {times.clock(at)} UTC", at) if at else ""
+    return _time(value, f"{times.day(at)} {times.clock(at)} {times.zone_word(at)}", at) if at else ""
 
 
 @register.filter
 def daytime(value: datetime | str | None) -> SafeString | str:
     """Day, hour and minute."""
     at = times.parse(value)
-    return _time(value, f"{times.day(at)} {at:%H:%M}", at) if at else ""
+    return _time(value, f"{times.day(at)} {times.minute(at)}", at) if at else ""
 
 
 @register.filter
 def age(value: datetime | str | None) -> SafeString | str:
     at = times.parse(value)
     return _time(value, times.age(at), at) if at else ""
+
+
+@register.filter
+def clock_zone(value: datetime | str | None) -> SafeString | str:
+    """Time of day with its zone, for where a page names the zone once."""
+    at = times.parse(value)
+    return _time(value, f"{times.clock(at)} {times.zone_word(at)}", at) if at else ""
+
+
+@register.filter
+def minute(value: datetime | str | None) -> str:
+    """Hour and minute with the zone."""
+    at = times.parse(value)
+    return f"{times.minute(at)} {times.zone_word(at)}" if at else ""
+
+
+@register.filter
+def typed(value: datetime | str | None) -> str:
+    """A moment as it can be typed into a field that leads to a time."""
+    at = times.parse(value)
+    return f"{times.told(at):%Y-%m-%d %H:%M:%S}" if at else ""
+
+
+@register.filter
+def zone_of(value: datetime | str | None) -> str:
+    """The zone in which this page tells a moment."""
+    at = times.parse(value)
+    return times.zone_word(at) if at else ""
 
 
 @register.filter

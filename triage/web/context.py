@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from triage.selectors.notifications import unread_count
+from triage.web.zones import Zone
 
 THEMES = ("light", "dark")
 THEME_COOKIE = "faultline_theme"
@@ -39,6 +40,7 @@ def page(request: HttpRequest) -> dict[str, Any]:
         "keys": request.COOKIES.get(KEYS_COOKIE, "on") != "off",
         "version": VERSION,
         "now": timezone.now(),
+        "zone": getattr(request, "zone", None) or Zone(),
         "initials": initials,
         "unread": SimpleLazyObject(lambda: unread_count(user)) if initials else 0,
     }

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from django.urls import reverse
 
 from triage import times
 from triage.models import Attempt, EventKind, Incident, VerdictStatus
 from triage.selectors.evidence import Story
-from triage.selectors.incidents import IncidentDetail, incident_detail
+from triage.selectors.incidents import IncidentDetail, incident_detail, ordered_parts
 from triage.selectors.threads import Entry, Group, incident_thread
 from triage.selectors.verdicts import said
 from triage.web import words
-from triage.web.markdown import code, plain
+from triage.web.markdown import chat, code, plain
 
 MAX_ENTRIES = 1_000
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
 
 
 def incident_report(incident: Incident, site: str) -> str:
@@ -25,7 +26,7 @@ def incident_report(incident: Incident, site: str) -> str:
         f"# {incident.name}: {plain(incident.title)}",
         _facts(detail, site),
         "## Same failure, because",
-        "\n".join(f"- {plain(words.plain(key))}: {code(value)}" for key, value in incident.parts.items())
+        "\n".join(f"- {plain(words.plain(key))}: {code(value)}" for key, value in ordered_parts(incident))
         or "Not known.",
         "## What it hit",
         _impact(detail),
@@ -108,7 +109,7 @@ def _sentence(entry: Entry) -> str:
         if entry.comment.deleted_at:
             return f"{who} wrote a comment that was deleted"
         quotes = "".join(f"\n  > {code(line)}" for quote in entry.comment.quotes for line in quote["lines"])
-        text = entry.comment.text.replace("\n", "\n  > ")
+        text = _HEADING.sub(r"**\1**", entry.comment.text).replace("\n", "\n  > ")
         return f"{who} wrote{f' on {attempt}' if attempt else ''}:{quotes}\n  > {text}".rstrip("> \n")
     sentences = {
         EventKind.INCIDENT_OPENED: f"opened by {attempt}",
@@ -145,15 +146,15 @@ def attempt_summary(attempt: Attempt, story: Story, address: str) -> str:
     """What to paste into a chat about one attempt."""
     now, contract = said(attempt), story.contract
     status = VerdictStatus(attempt.verdict_status).label.lower()
-    lines = [f"**{plain(now.title)}** ({_cause(now.domain, now.sub_domain)}; {status})"]
+    lines = [f"**{chat(now.title)}** ({_cause(now.domain, now.sub_domain)}; {status})"]
     ended = f", ended {_moment(attempt.ended_at)}" if attempt.ended_at else ""
     hours = f", {attempt.gpu_hours:,.1f} GPU-hours lost" if attempt.gpu_hours is not None else ""
-    lines.append(f"{plain(_named(attempt))}: {words.outcome(contract['outcome']).lower()}{ended}{hours}")
+    lines.append(f"{chat(_named(attempt))}: {words.outcome(contract['outcome']).lower()}{ended}{hours}")
     if not now.is_correction:
         advice = contract["recommendation"]
-        lines.append(f"Do next: {plain(words.action(advice['action'], advice['exclude_nodes']))}")
+        lines.append(f"Do next: {chat(words.action(advice['action'], advice['exclude_nodes']))}")
     elif now.verdict is not None:
-        lines.append(f"Corrected: {plain(now.verdict.reason, 300)}")
+        lines.append(f"Corrected: {chat(now.verdict.reason, 300)}")
     if story.decisive is not None and not now.is_correction:
         line = story.decisive
         lines.append(f"Proof, {code(line.stream)} line {line.line}: {code(line.text, 300)}")
@@ -166,7 +167,7 @@ def incident_summary(incident: Incident, detail: IncidentDetail, address: str) -
     state = incident.get_status_display().lower()
     severity = f", severity {incident.severity}" if incident.severity else ""
     lines = [
-        f"**{incident.name}: {plain(incident.title)}** "
+        f"**{incident.name}: {chat(incident.title)}** "
         f"({_cause(incident.domain, incident.sub_domain)}; {state}{severity})",
         f"{words.count(incident.attempts_count, 'attempt')} of {words.count(detail.workload_count, 'workload')}, "
         f"{incident.gpu_hours:,.1f} GPU-hours lost, on {nodes}",
@@ -186,4 +187,4 @@ def _named(attempt: Attempt) -> str:
 
 def _moment(at: datetime | None) -> str:
     moment = times.parse(at)
-    return f"{times.day(moment)} {moment:%H:%M} UTC" if moment else "not known"
+    return f"{times.day(moment, zone=UTC)} {moment:%H:%M} UTC" if moment else "not known"

@@ -127,7 +127,7 @@ def shown(
     for line in lines:
         text, left = cut(printable(line.text), LONG)
         item, rule, hit = evidence.get(line.number), rules.get(line.number), line.number in matching
-        kind = "cause" if line.number == target else "hit" if item or rule or hit else "noise"
+        kind = "cause" if line.number == target else "hit" if item or hit or (rule and rule.tells) else "noise"
         at = explained.setdefault(rule.rule, line.number) if rule else 0
         made.append(
             ShownLine(

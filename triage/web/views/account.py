@@ -11,6 +11,7 @@ from django.shortcuts import resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
+from triage.web import zones
 from triage.web.context import KEYS_COOKIE, THEME_COOKIE, THEMES
 from triage.web.htmx import signed_in
 
@@ -43,7 +44,7 @@ def _local(request: HttpRequest) -> str:
 @require_POST
 @signed_in
 def preferences(request: HttpRequest) -> HttpResponse:
-    """Theme and shortcuts, kept in cookies so that the first byte of a page has the right theme."""
+    """Theme, zone and shortcuts, kept in cookies so that the first byte of a page has the right theme."""
     answer = HttpResponseRedirect(_local(request))
     theme = request.POST.get("theme", "auto")
     secure = request.is_secure()
@@ -53,4 +54,8 @@ def preferences(request: HttpRequest) -> HttpResponse:
         answer.delete_cookie(THEME_COOKIE, samesite="Lax")
     keys = "on" if request.POST.get("keys") else "off"
     answer.set_cookie(KEYS_COOKIE, keys, max_age=YEAR, samesite="Lax", secure=secure, httponly=True)
+    zone = request.POST.get("zone", "")
+    if zone:
+        kept = zones.cookie_value(zone, request.POST.get("local_zone", ""))
+        answer.set_cookie(zones.COOKIE, kept, max_age=YEAR, samesite="Lax", secure=secure, httponly=True)
     return answer

@@ -26,6 +26,8 @@ def comparison(request: HttpRequest, pk: int) -> HttpResponse:
     context: dict[str, Any] = {"section": "failures", "attempt": found, "choices": choices, "base": base}
     if base is not None:
         made = compare(found, base)
+        if base not in choices:
+            context["choices"] = [base, *choices]
         context |= {
             "comparison": made,
             "settings": made.settings[:SHOWN],

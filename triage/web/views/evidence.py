@@ -245,7 +245,7 @@ def _jump(request: HttpRequest, found: Attempt, stream_: Stream) -> HttpResponse
     line: int | None = None
     if text.replace(",", "").isascii() and text.replace(",", "").isdecimal() and len(text) < 16:
         line = max(1, min(int(text.replace(",", "")), stream_.lines))
-    elif (moment_ := typed_moment(text, stream_.first_at, stream_.last_at)) is not None:
+    elif (moment_ := typed_moment(text, stream_.first_at, stream_.last_at, times.zone())) is not None:
         window = streams.lines_around_time(stream_, moment_, before=0, after=1)
         line = window.first if window and window.lines else None
     if not line:

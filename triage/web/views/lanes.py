@@ -57,6 +57,8 @@ class MergedShown:
     """The line with which the first lane of all failed."""
     gap: str
     """How long nothing was written before it, when that is long."""
+    is_moment: bool
+    """The first line at or after the moment that was asked for."""
 
 
 @signed_in
@@ -83,8 +85,8 @@ def lanes(request: HttpRequest, pk: int) -> HttpResponse:
         "streams_left": max(0, len(streams) - MAX_LISTED),
         "merged": merged,
     }
-    if merged is not None:
-        context |= _shown(request, found, story, merged, fails)
+    if merged is not None and at is not None:
+        context |= _shown(request, found, story, merged, fails, at)
     return render(request, "evidence/lanes.html", context)
 
 
@@ -117,12 +119,17 @@ def _moment(
     text = request.GET.get("at", "").strip()
     if not text:
         return usual, ""
-    typed = typed_moment(text, first, last, near=usual)
+    typed = typed_moment(text, first, last, times.zone(), near=usual)
     return (typed, "") if typed else (usual, text)
 
 
 def _shown(
-    request: HttpRequest, found: Attempt, story: Story | None, merged: Merged, fails: dict[str, tuple[datetime, str]]
+    request: HttpRequest,
+    found: Attempt,
+    story: Story | None,
+    merged: Merged,
+    fails: dict[str, tuple[datetime, str]],
+    moment: datetime,
 ) -> dict[str, Any]:
     order = sorted((fails[lane.stream.name][0], lane.number) for lane in merged.lanes if lane.stream.name in fails)
     first_of_all = order[0] if order else None
@@ -144,7 +151,7 @@ def _shown(
     first_ref = fails[merged.lanes[first_of_all[1]].stream.name][1] if first_of_all else None
     return {
         "heads": heads,
-        "rows": _rows(found, story, merged, first_ref),
+        "rows": _rows(found, story, merged, first_ref, moment),
         "earlier": _paged(names, merged.first) if merged.has_before else "",
         "later": _paged(names, merged.last) if merged.has_after else "",
         "skewed": [head for head in heads if head.info.correction],
@@ -155,7 +162,9 @@ def _paged(names: list[str], at: datetime | None) -> str:
     return "?" + urlencode([*(("stream", name) for name in names), ("at", times.machine(at))]) if at else ""
 
 
-def _rows(found: Attempt, story: Story | None, merged: Merged, first_ref: str | None) -> list[MergedShown]:
+def _rows(
+    found: Attempt, story: Story | None, merged: Merged, first_ref: str | None, moment: datetime
+) -> list[MergedShown]:
     by_lane: dict[tuple[int, int], ShownLine] = {}
     for lane in merged.lanes:
         lines = [row.line for row in merged.lines if row.lane == lane.number]
@@ -165,6 +174,7 @@ def _rows(found: Attempt, story: Story | None, merged: Merged, first_ref: str | 
     owners = [_owner(lane.stream) for lane in merged.lanes]
     rows = []
     before: datetime | None = None
+    is_past = False
     for row in merged.lines:
         shown = by_lane[(row.lane, row.line.number)]
         wait = (row.at - before).total_seconds() if before else 0.0
@@ -173,10 +183,10 @@ def _rows(found: Attempt, story: Story | None, merged: Merged, first_ref: str | 
                 LETTERS[row.lane], row.lane + 1, owners[row.lane], shown, row,
                 f"{addresses[row.lane]}?line={row.line.number}#L{row.line.number}",
                 bool(first_ref and shown.item and shown.item.id == first_ref),
-                times.duration(wait) if wait >= 30 else "",
+                times.duration(wait) if wait >= 30 else "", not is_past and row.at >= moment,
             )
         )  # fmt: skip
-        before = row.at
+        before, is_past = row.at, is_past or row.at >= moment
     return rows
 
 

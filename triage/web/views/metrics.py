@@ -8,6 +8,7 @@ from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
+from triage import times
 from triage.selectors.metric_plots import MAX_TABLE, as_plain, charts, measured, metric_streams, rows
 from triage.selectors.timeline import picture
 from triage.text import printable_tree
@@ -23,7 +24,7 @@ def data(request: HttpRequest, pk: int) -> HttpResponse:
     found = attempt_or_404(pk)
     if found.diagnosis is None:
         raise Http404("This attempt has no diagnosis yet.")
-    key = f"metrics:{found.pk}:{found.diagnosis.pk}"
+    key = f"metrics:{found.pk}:{found.diagnosis.pk}:{times.zone()}"
     plain: dict[str, Any] | None = cache.get(key)
     if plain is None:
         contract = found.diagnosis.contract
@@ -34,6 +35,7 @@ def data(request: HttpRequest, pk: int) -> HttpResponse:
         made, left_out = charts(read, contract, drawn.axis)
         plain = as_plain(drawn, made, left_out, read.troubles)
         cache.set(key, plain, KEPT_SECONDS)
+    plain = plain | {"zone": request.zone.name}  # type: ignore[attr-defined]
     return JsonResponse(plain, json_dumps_params={"ensure_ascii": True, "separators": (",", ":")})
 
 
