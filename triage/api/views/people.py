@@ -21,6 +21,9 @@ from triage.selectors.verdicts import history
 from triage.services import comments, incidents, verdicts
 from triage.services.quotes import QuoteRefused, read_quote
 
+_FIELDS = {"cause": "sub_domain"}
+"""What the page's form calls it -> what the API does."""
+
 
 class Verdicts(ApiView):
     """What people said of an attempt's diagnoses."""
@@ -57,7 +60,7 @@ class Verdicts(ApiView):
                     reason=said["reason"], answer=answer,
                 )  # fmt: skip
         except verdicts.VerdictRefused as error:
-            raise Invalid(**{error.field: str(error)}) from None
+            raise Invalid(**{_FIELDS.get(error.field, error.field): str(error)}) from None
         except verdicts.VerdictConflict as error:
             standing = error.standing.pk if error.standing else None
             raise Problem(409, str(error), {"seen": str(error)}, standing=standing) from None
