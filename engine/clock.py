@@ -156,6 +156,8 @@ def _zone(text: str | None) -> int | None:
 
 
 _DAY_S = 86_400.0
+WITH_THE_JOB = 300.0
+"""Seconds between the job's start or end and the first or last stamp of its log."""
 ZONE_SHIFTS = tuple(
     hours * 3600.0
     for hours in sorted(
@@ -278,13 +280,20 @@ class StreamClock:
             self.shift = shift
             return sum(not low <= (self.resolve(s).at or 0.0) <= high for s in local)
 
+        def apart(shift: float) -> tuple[int, bool]:
+            """Stamps outside the window; then whether the log begins or ends with the job, as it should."""
+            count = outside(shift)
+            times = [self.resolve(s).at or 0.0 for s in local]
+            begins, ends = abs(min(times) - low - slack), abs(max(times) - high + slack)
+            return count, min(begins, ends) > WITH_THE_JOB
+
         if covers_job:
             best = min((0.0, local_shift), key=outside)
         else:
             best = local_shift if outside(local_shift) < len(local) else 0.0
         cost = outside(best)
         if cost > (0.1 if covers_job else 0.5) * len(local):
-            found = min(ZONE_SHIFTS, key=outside)
+            found = min(ZONE_SHIFTS, key=apart if covers_job else outside)
             if outside(found) < cost * 0.5:
                 best = found
         elif covers_job and cost:

@@ -74,7 +74,7 @@ def diagnose(
     mismatch = [] if dumps.dumps else collective.watchdog_mismatch(placed)
     preparing = [] if progress.steps else collective.still_preparing(placed)
     placed += _concluded(
-        [*dumps.facts, *mismatch, *missing.facts, *preparing, *stacks.elsewhere(read.scans)], read, scanner
+        [*dumps.facts, *mismatch, *missing.facts, *preparing, *stacks.elsewhere(read.scans)], read, scanner, clocks
     )
     placed += _slowdown(progress)
     lapse_persistent(placed, window)
@@ -125,13 +125,15 @@ def _kernel_logs(read: Evidenced) -> frozenset[str]:
     return frozenset(node for node in named | hosts if node)
 
 
-def _concluded(facts: Sequence[Fact], read: Evidenced, scanner: Scanner) -> list[Placed]:
+def _concluded(
+    facts: Sequence[Fact], read: Evidenced, scanner: Scanner, clocks: dict[str, StreamClock]
+) -> list[Placed]:
     """What engine/collective.py concluded, as signals of the streams that it was concluded from."""
     placed: list[Placed] = []
     for fact in facts:
         stream = Stream(name=fact.fields["stream"], source=Source.FLIGHT_RECORDER, open=io.BytesIO, size=0)
         scan = _scan_facts(stream, [fact], scanner)
-        clock = StreamClock(read.window.start, read.window.end, scan.samples)
+        clock = clocks.get(stream.name) or StreamClock(read.window.start, read.window.end, scan.samples)
         placed += place(scan, read.places, clock, read.window, 0.0)
     return placed
 

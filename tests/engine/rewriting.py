@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import zstandard
@@ -232,6 +232,40 @@ def nodes_with_domain(evidence: Evidence) -> Evidence:
     return evidence.with_attempt(nodes=[f"{node}.gpu.example.com" for node in evidence.nodes])
 
 
+_LOCAL = re.compile(
+    rb"(?P<day>\d{4}-\d\d-\d\d)(?P<between>[T ])(?P<time>\d\d:\d\d:\d\d)(?![.\d]*(?:Z|[+-]\d\d))"
+    rb"|(?<=[IWEF])(?P<glog>\d{3,4}) (?P<glog_time>\d\d:\d\d:\d\d)(?=\.\d{6})"
+    rb"|(?<=INFO )(?P<short>\d\d-\d\d) (?P<short_time>\d\d:\d\d:\d\d)"
+)
+
+
+def in_zone(east: timedelta) -> Rewrite:
+    """The job writes the local time of its zone, without naming it."""
+
+    def rewrite(evidence: Evidence) -> Evidence:
+        year = evidence.start.year
+
+        def moved(found: re.Match[bytes]) -> bytes:
+            part = {name: value.decode() for name, value in found.groupdict().items() if value is not None}
+            if "day" in part:
+                moment = datetime.fromisoformat(f"{part['day']}T{part['time']}") + east
+                return f"{moment:%Y-%m-%d}{part['between']}{moment:%H:%M:%S}".encode()
+            if "glog" in part:
+                month, day = int(part["glog"][:-2]), part["glog"][-2:]
+                moment = datetime.fromisoformat(f"{year}-{month:02d}-{day}T{part['glog_time']}") + east
+                wide = f"{moment:%m}" if len(part["glog"]) == 4 else str(moment.month)
+                return f"{wide}{moment:%d %H:%M:%S}".encode()
+            moment = datetime.fromisoformat(f"{year}-{part['short']}T{part['short_time']}") + east
+            return f"{moment:%m-%d %H:%M:%S}".encode()
+
+        changed = evidence.copy()
+        for name in [name for name in changed.files if name.startswith("applog/")]:
+            changed.files[name] = _LOCAL.sub(moved, changed.files[name])
+        return changed
+
+    return rewrite
+
+
 TIMED: dict[str, Rewrite] = {
     "logs in CRI parts": in_cri,
     "logs in docker's JSON": in_docker_json,
@@ -239,6 +273,9 @@ TIMED: dict[str, Rewrite] = {
 }
 APPLOG: dict[str, Rewrite] = {
     "logs of docker compose": in_compose,
+    "logs in Japan's time": in_zone(timedelta(hours=9)),
+    "logs in California's time": in_zone(timedelta(hours=-8)),
+    "logs in India's time": in_zone(timedelta(hours=5, minutes=30)),
     "logs in colours": in_colours,
     "logs in UTF-16": in_utf16,
     "line ends of DOS": with_dos_line_ends,
