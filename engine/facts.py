@@ -143,7 +143,8 @@ def attempt_fact(attempt: Attempt) -> Fact:
 
 
 _COLUMNS = {
-    "jobid": "JobID", "jobidraw": "JobIDRaw", "state": "State", "st": "State", "reason": "Reason", "nodelist": "NodeList",
+    "jobid": "JobID", "jobidraw": "JobIDRaw",
+    "state": "State", "st": "State", "reason": "Reason", "nodelist": "NodeList",
     "nodelist(reason)": "Reason", "exitcode": "ExitCode", "start": "Start", "end": "End",
 }  # fmt: skip
 _SHORT_STATES = {

@@ -328,7 +328,10 @@ def _peel_braces(line: Line, text: str) -> None:
         return
     message, holders = _message(fields)
     if message is None:
-        return
+        if not any(key in fields for key in _TIME_KEYS):
+            return
+        # A record without words, as trainers log their steps: its fields are the message.
+        message = " ".join(f"{k}={v}" for k, v in fields.items() if isinstance(v, str) and k not in _NO_COUNTS)[:500]
     line.shipped = True
     for holder in holders:
         for name, value in holder.items():
@@ -341,9 +344,10 @@ def _peel_braces(line: Line, text: str) -> None:
     ]
     if counted and "\n" not in message:
         message = f"{message} {' '.join(counted[:8])}"
-    for name in _TRACE_KEYS:
-        trace = fields.get(name)
-        if isinstance(trace, str) and trace.strip() and trace not in message:
+    for name, trace in fields.items():
+        # A traceback is told by its looks, whatever a program calls the field.
+        is_trace = isinstance(trace, str) and (name in _TRACE_KEYS or "Traceback (most recent call last)" in trace)
+        if is_trace and trace.strip() and trace not in message:
             message = f"{message}\n{trace}"
     line.texts = [_cut(part) for part in _BREAK.split(message.rstrip("\r\n"))]
     if len(line.texts) > 1:

@@ -212,7 +212,7 @@ class _Pass:
                     self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
                     break
                 if captures is not None:
-                    if not self._only_quoted(matcher, text):
+                    if not self._only_quoted(matcher, captures, text):
                         matched.append((matcher_id, matcher, captures, text))
                     break
         if matched:
@@ -224,9 +224,16 @@ class _Pass:
         elif self._s._bare_id in ids and offset not in self._in_traceback and self._stream.source is Source.APPLOG:
             self._bare_exception(block, start, number, raw, line)
 
-    def _only_quoted(self, matcher: Matcher, text: str) -> bool:
+    def _only_quoted(self, matcher: Matcher, captures: dict[str, str], text: str) -> bool:
         """A job's log quotes errors; what may be a root must have happened."""
-        return self._stream.source is Source.APPLOG and matcher.spec.role in _MAY_BE_ROOT and is_echo(text)
+        if self._stream.source is not Source.APPLOG or matcher.meaning(captures).role not in _MAY_BE_ROOT:
+            return False
+        if is_echo(text):
+            return True
+        # What another writer says (the kernel, the scheduler) begins a line, or stands behind its writer's name.
+        first = min(found.start() for regex in matcher.regexes if (found := regex.search(text)))
+        head = text[:first].rstrip()
+        return Source.APPLOG not in matcher.spec.source and head[-1:].isalnum()
 
     def _line(self, block: Block, start: int) -> Line:
         """The cleaned line, put together where it was written in parts, cut around its match where it is very long."""
@@ -357,6 +364,8 @@ class _Pass:
         )
         if hit.stamp is None:
             hit.stamp = find_stamp(text) if "AT 20" in text else None
+            if hit.stamp is not None and len(self._result.samples) < 400:
+                self._result.samples.append((hit.stamp, text))
         if hit.stamp is None:
             hit.stamp, hit.inherited = self._neighbour_stamp(block, start, number, line.lane)
             if hit.inherited and hit.inherited.endswith("after it"):
