@@ -13,11 +13,16 @@ from triage.supervisor.errors import DemoError
 from triage.supervisor.folder import Folder
 
 ENGINE_COMMANDS = ("diagnose", "rules", "scan")
+CLIENT_COMMANDS = ("submit", "watch")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 when all went well or a signal ended the demo, 1 when the demo can't go on, 2 for wrong arguments."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if words and (words[0] in CLIENT_COMMANDS or (words[0] == "diagnose" and _names_server(words))):
+        from triage.client import main as client_main
+
+        return client_main(words)
     if words and words[0] in ENGINE_COMMANDS:
         from engine.cli import main as engine_main
 
@@ -25,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="faultline",
         description="Says why a distributed GPU job failed.",
-        epilog="faultline diagnose|rules|scan ... is the engine's command line: see faultline diagnose --help",
+        epilog="faultline diagnose|rules|scan ... is the engine's command line: see faultline diagnose --help; "
+        "faultline submit|watch ..., and diagnose --server URL, talk to a server",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="demo|clean|diagnose|rules|scan")
     demo = commands.add_parser("demo", help="run all of Faultline here, with samples")
@@ -48,6 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"faultline: {options.command}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _names_server(words: Sequence[str]) -> bool:
+    return any(word == "--server" or word.startswith("--server=") for word in words)
 
 
 def _port(text: str) -> int:
