@@ -43,6 +43,8 @@ _GPU_HOURS = (
     / 3600.0
 )
 
+FAILURE = ~models.Q(outcome="succeeded")
+"""What lists of failures show, also what is not diagnosed yet; in the words of the partial indexes."""
 UNFINISHED = (TriageState.PENDING, TriageState.COLLECTING, TriageState.DIAGNOSING)
 
 
@@ -112,6 +114,12 @@ class Attempt(models.Model):
         blank=True,
         help_text="Causes and suspects of the answer that stands.",
     )
+    blames = models.GeneratedField(
+        expression=models.Case(models.When(blamed_nodes=[], then=models.Value(False)), default=models.Value(True)),
+        output_field=models.BooleanField(),
+        db_persist=True,
+        help_text="Whether any node is to blame.",
+    )
 
     verdict = models.ForeignKey(
         "triage.Verdict",
@@ -152,6 +160,9 @@ class Attempt(models.Model):
             models.Index(
                 fields=["rule", "sort_at"], name="attempt_by_rule", opclasses=["varchar_pattern_ops", "timestamptz_ops"]
             ),
+            models.Index(fields=["-sort_at", "-id"], name="failure_newest", condition=FAILURE),
+            models.Index(fields=["domain", "-sort_at", "-id"], name="failure_by_domain", condition=FAILURE),
+            models.Index(fields=["-sort_at"], name="failure_with_node", condition=FAILURE & models.Q(blames=True)),
             # all that facets and insights count, so that they are counted in the index alone
             models.Index(
                 fields=["sort_at"],
@@ -165,8 +176,10 @@ class Attempt(models.Model):
                     "user",
                     "queue",
                     "lost_gpu_hours",
+                    "blames",
                 ],
-                name="attempt_counts",
+                name="failure_counts",
+                condition=FAILURE,
             ),
             models.Index(fields=["verdict_status", "-sort_at", "-id"], name="attempt_by_verdict"),
             GinIndex(fields=["nodes"], name="attempt_by_node"),

@@ -9,9 +9,11 @@ from typing import Any
 
 from django.db.models import Count, Func, Sum
 
+from engine.model import Outcome
 from triage.models import Cluster, VerdictStatus
 from triage.selectors.filters import NO_NODE, AttemptFilter, filtered_attempts
 
+SUCCEEDED = Outcome.SUCCEEDED.value
 COLUMNS = {
     "verdict": "verdict_status",
     "status": "triage_state",
@@ -19,7 +21,9 @@ COLUMNS = {
     "outcome": "outcome",
     "cluster": "cluster",
 }
-"""Facets with few values, which are counted together."""
+"""Facets with few values, which are counted together in one pass over an index."""
+OF_FAILURES = ("verdict", "domain", "sub_domain", "node", "rule", "matched", "incident", "assignee")
+"""Filters that nobody means for what succeeded."""
 TOP = 12
 
 
@@ -40,10 +44,10 @@ class Counts:
     """GPU-hours of those."""
     unconfirmed: int
     """How many of those nobody has judged."""
-    by_outcome: dict[str, int]
-    """With every filter but that of the outcome."""
+    succeeded: int
+    """Attempts that succeeded, with every filter but that of the outcome; 0 where a filter concerns failures alone."""
     no_node: int
-    """Attempts with a diagnosis that blames no node, with every filter but that of the node."""
+    """Failures with a diagnosis that blames no node, with every filter but that of the node."""
     facets: dict[str, list[FacetValue]]
 
 
@@ -54,34 +58,52 @@ def counts(narrowed: AttemptFilter, *, top: int = TOP) -> Counts:
     selected are always in the list, even with a count of 0.
     """
     clusters = dict(Cluster.objects.values_list("pk", "name"))
-    chosen: dict[str, set[Any]] = {name: set(getattr(narrowed, name)) for name in COLUMNS}
-    chosen["cluster"] = {pk for pk, name in clusters.items() if name in narrowed.cluster}
-    limited = [name for name in COLUMNS if getattr(narrowed, name)]
-    rows = (
-        filtered_attempts(narrowed.without(*COLUMNS))
-        .values_list(*COLUMNS.values())
-        .annotate(lost=Sum("lost_gpu_hours"), rows=Count("*"))
-        .order_by()
-    )
-    total, lost, unconfirmed = 0, 0.0, 0
-    tallies: dict[str, Counter[Any]] = {name: Counter() for name in COLUMNS}
-    for row in rows:
-        values = dict(zip(COLUMNS, row, strict=False))
-        failing = [name for name in limited if values[name] not in chosen[name]]
-        if not failing:
-            total += row[-1]
-            lost += row[-2]
-            unconfirmed += row[-1] if values["verdict"] == VerdictStatus.UNCONFIRMED else 0
-            for name, value in values.items():
-                tallies[name][value] += row[-1]
-        elif len(failing) == 1:
-            tallies[failing[0]][values[failing[0]]] += row[-1]
-    tallies["cluster"] = Counter({clusters.get(pk, ""): count for pk, count in tallies["cluster"].items()})
-    facets = {name: _values(tally.items(), getattr(narrowed, name), top) for name, tally in tallies.items()}
+    pass_ = _Pass(narrowed, {pk for pk, name in clusters.items() if name in narrowed.cluster})
+    if not any(getattr(narrowed, name) for name in OF_FAILURES) or SUCCEEDED in narrowed.outcome:
+        succeeded = replace(narrowed, outcome=(SUCCEEDED,), failures=False)
+        pass_.tallies["outcome"][SUCCEEDED] = filtered_attempts(succeeded).count()
+    if narrowed.node:
+        no_node = filtered_attempts(replace(narrowed, node=(NO_NODE,))).count()
+    else:
+        no_node = pass_.no_node
+    pass_.tallies["cluster"] = Counter({clusters.get(pk, ""): rows for pk, rows in pass_.tallies["cluster"].items()})
+    facets = {name: _values(tally.items(), getattr(narrowed, name), top) for name, tally in pass_.tallies.items()}
     facets["user"] = _values(_users(narrowed.without("user"), narrowed.user, top), narrowed.user, top)
     facets["node"] = _values(_nodes(narrowed.without("node"), narrowed.node, top), narrowed.node, top)
-    no_node = filtered_attempts(replace(narrowed, node=(NO_NODE,))).count()
-    return Counts(total, lost, unconfirmed, dict(tallies["outcome"]), no_node, facets)
+    return Counts(
+        pass_.total, pass_.lost, pass_.unconfirmed, pass_.tallies["outcome"][SUCCEEDED], no_node, facets
+    )  # fmt: skip
+
+
+class _Pass:
+    """One grouped query over everything but the filters of COLUMNS, and what it says about each of them."""
+
+    def __init__(self, narrowed: AttemptFilter, clusters: set[int]) -> None:
+        self.total, self.lost, self.unconfirmed, self.no_node = 0, 0.0, 0, 0
+        self.tallies: dict[str, Counter[Any]] = {name: Counter() for name in COLUMNS}
+        chosen: dict[str, set[Any]] = {name: set(getattr(narrowed, name)) for name in COLUMNS}
+        chosen["cluster"] = clusters
+        limited = [name for name in COLUMNS if getattr(narrowed, name)]
+        # what succeeded is counted apart: most attempts do, and the index of failures is small
+        base = replace(narrowed.without(*COLUMNS), failures=SUCCEEDED not in narrowed.outcome)
+        rows = filtered_attempts(base).values_list(*COLUMNS.values(), "blames")
+        for *row, blames, lost, count in rows.annotate(lost=Sum("lost_gpu_hours"), rows=Count("*")).order_by():
+            values = dict(zip(COLUMNS, row, strict=True))
+            failing = [name for name in limited if values[name] not in chosen[name]]
+            if not failing:
+                self._match(values, blames, lost, count)
+            elif len(failing) == 1:
+                self.tallies[failing[0]][values[failing[0]]] += count
+
+    def _match(self, values: dict[str, Any], blames: bool, lost: float, count: int) -> None:
+        self.total += count
+        self.lost += lost
+        if values["verdict"] == VerdictStatus.UNCONFIRMED:
+            self.unconfirmed += count
+        if values["outcome"] and not blames:
+            self.no_node += count
+        for name, value in values.items():
+            self.tallies[name][value] += count
 
 
 def _users(narrowed: AttemptFilter, selected: tuple[str, ...], top: int) -> list[tuple[str, int]]:
@@ -92,7 +114,7 @@ def _users(narrowed: AttemptFilter, selected: tuple[str, ...], top: int) -> list
 
 def _nodes(narrowed: AttemptFilter, selected: tuple[str, ...], top: int) -> list[tuple[str, int]]:
     matching = filtered_attempts(narrowed)
-    named = matching.exclude(blamed_nodes=[]).annotate(node=Func("blamed_nodes", function="unnest"))
+    named = matching.filter(blames=True).annotate(node=Func("blamed_nodes", function="unnest"))
     rows = named.order_by().values_list("node").annotate(rows=Count("*")).order_by("-rows", "node")[:top]
     chosen = [(node, matching.filter(blamed_nodes__contains=[node]).count()) for node in selected if node != NO_NODE]
     return [*rows, *chosen]

@@ -12,6 +12,7 @@ from django.http import QueryDict
 from django.utils.dateparse import parse_datetime
 
 from triage.models import Attempt, Cluster, Workload
+from triage.models.attempt import FAILURE
 
 NO_NODE = "none"
 """As a value of the node filter: attempts with a diagnosis that blames no node."""
@@ -49,6 +50,8 @@ class AttemptFilter:
     """Numbers of incidents."""
     assignee: tuple[str, ...] = ()
     """User names of whom the incident was given to; `none` for nobody."""
+    failures: bool = False
+    """Leave out what succeeded."""
     since: datetime | None = None
     until: datetime | None = None
     text: str = ""
@@ -104,6 +107,8 @@ class AttemptFilter:
 def filtered_attempts(narrowed: AttemptFilter) -> QuerySet[Attempt]:
     """The attempts that match, without an order."""
     query = Attempt.objects.order_by()
+    if narrowed.failures:
+        query = query.filter(FAILURE)
     for name, condition in _CONDITIONS.items():
         values = getattr(narrowed, name)
         if values:
@@ -149,7 +154,7 @@ def _node(values: Values) -> Q:
     named = [node for node in values if node != NO_NODE]
     found = Q(blamed_nodes__overlap=named) if named else Q(pk__in=[])
     if NO_NODE in values:
-        found |= Q(diagnosis__isnull=False, blamed_nodes=[])
+        found |= Q(blames=False) & ~Q(outcome="")
     return found
 
 

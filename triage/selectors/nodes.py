@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, F, Func, IntegerField, OuterRef, Q, Subquery, Sum
+from django.db.models import Count, F, Func, IntegerField, Max, Q, Sum
 from django.db.models.fields.json import KeyTransform
 
 from triage.models import Attempt, Cluster, EventKind, TimelineEvent
@@ -123,13 +123,12 @@ class NodePage:
 
 def clusters_of(name: str) -> list[Cluster]:
     """The clusters in which a node of this name was seen, the one with the latest attempt first."""
-    latest = (
-        Attempt.objects.filter(nodes__contains=[name], cluster=OuterRef("pk")).order_by("-sort_at").values("sort_at")
+    rows = (
+        Attempt.objects.filter(nodes__contains=[name]).order_by().values_list("cluster").annotate(last=Max("sort_at"))
     )
-    seen = (
-        Cluster.objects.annotate(latest=Subquery(latest[:1])).filter(latest__isnull=False).order_by("-latest", "name")
-    )
-    return list(seen)
+    latest = dict(rows)
+    found = Cluster.objects.in_bulk(latest).values()
+    return sorted(found, key=lambda cluster: (-latest[cluster.pk].timestamp(), cluster.name))
 
 
 def node_page(name: str, cluster: Cluster, others: list[str], *, now: datetime | None = None) -> NodePage:

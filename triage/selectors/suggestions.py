@@ -55,8 +55,8 @@ def suggest(text: str, user: User) -> list[Suggestion]:
         return []
     rest = parse(before)
     narrowed = rest.without(known.name).to_filter(me=user.get_username()) if not rest.errors else AttemptFilter()
-    if not narrowed.outcome and known.name != "outcome":
-        narrowed = replace(narrowed, excluded=(*narrowed.excluded, ("outcome", "succeeded")))
+    if "succeeded" not in narrowed.outcome and known.name != "outcome":
+        narrowed = replace(narrowed, failures=True)
     begun = value.strip('"').lower()
     found = []
     for option, note in _values(known, begun, narrowed):

@@ -10,6 +10,7 @@ from django import template
 from django.urls import reverse
 
 from triage.selectors.query import Query, Term
+from triage.selectors.rules import plain_title
 from triage.web import inbox
 
 register = template.Library()
@@ -57,3 +58,36 @@ def percent(value: float) -> str:
 def attribute(value: Any, name: str) -> Any:
     """`{{ row|attribute:key }}` of a dictionary whose key is a variable."""
     return value.get(name)
+
+
+@register.filter
+def signed(value: float) -> str:
+    """A change against before: `+2`, `−73`, `same`."""
+    whole = round(value)
+    if not whole:
+        return "same"
+    return f"+{whole:,}" if whole > 0 else f"\u2212{-whole:,}"
+
+
+@register.filter
+def of(part: float, whole: float) -> str:
+    """What per cent a part is of the whole, without decimals."""
+    return f"{part / whole * 100:.0f}" if whole else "0"
+
+
+@register.filter
+def cut_family(rule_id: str) -> str:
+    return rule_id.partition(".")[2] or rule_id
+
+
+@register.filter
+def open_title(title: str) -> str:
+    """A rule's title with what a match fills in left open."""
+    return plain_title(title)
+
+
+@register.filter
+def sentence(text: str) -> str:
+    """With a capital at the beginning and a full stop at the end."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".") if text else ""

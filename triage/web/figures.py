@@ -104,12 +104,20 @@ def scale_for(shares: Sequence[Share], begin: float, width: float) -> Scale:
     return Scale(next((end for end in _ENDS if end >= most), 1.0), begin, width)
 
 
-def row_bars(values: Sequence[float], most: float, *, width: float = 300, height: float = 32) -> list[Bar]:
-    """One row of small multiples: a bar a period, the last one is now. Rows share `most`."""
+@dataclass(frozen=True)
+class RowBars:
+    """One row of small multiples as two outlines: what was, and what is now."""
+
+    past: str
+    now: str
+
+
+def row_bars(values: Sequence[float], most: float, *, width: float = 300, height: float = 32) -> RowBars:
+    """A bar a period, the last one is now. Rows share `most`."""
     step = width / max(1, len(values))
-    bars = []
+    outlines = []
     for number, value in enumerate(values):
         tall = max(1.0, value / most * (height - 2)) if value and most else 0.0
-        kind = "b now" if number == len(values) - 1 else "b past"
-        bars.append(Bar(round(number * step, 1), round(height - tall, 1), round(step * 0.68, 1), round(tall, 1), kind))
-    return bars
+        wide = round(step * 0.68, 1)
+        outlines.append(f"M{number * step:.1f} {height:g}v{-tall:.1f}h{wide:g}v{tall:.1f}z" if tall else "")
+    return RowBars("".join(outlines[:-1]), outlines[-1] if outlines else "")

@@ -21,8 +21,6 @@ from triage.services.saved_views import visible_views
 from triage.text import cut, printable
 from triage.web import words
 
-FAILED_OUTCOMES = ("", *[outcome.value for outcome in Outcome if outcome is not Outcome.SUCCEEDED])
-"""What the list shows unless an outcome is asked for; the empty one is not diagnosed yet."""
 ENDED = {"24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days"}
 FACETS = (
     ("is", "verdict", "Status"),
@@ -88,7 +86,7 @@ class View:
     def narrowed(self, user: User | None = None) -> AttemptFilter:
         """What the list is narrowed to: successes are hidden unless an outcome is asked for."""
         narrowed = self.query.to_filter(me=user.get_username() if user else "")
-        return narrowed if narrowed.outcome else replace(narrowed, outcome=FAILED_OUTCOMES)
+        return narrowed if Outcome.SUCCEEDED in narrowed.outcome else replace(narrowed, failures=True)
 
 
 def list_address(text: str = "") -> str:
@@ -238,6 +236,6 @@ def default_address(user: User) -> str | None:
 
 
 __all__ = [
-    "BUILT_IN", "COLUMNS", "ENDED", "FACETS", "FAILED_OUTCOMES", "ORDERS", "WORD", "Box", "Choice", "Drop", "Period",
+    "BUILT_IN", "COLUMNS", "ENDED", "FACETS", "ORDERS", "WORD", "Box", "Choice", "Drop", "Period",
     "Tab", "Term", "View", "boxes", "default_address", "drops", "encoded", "kept", "list_address", "period", "tabs",
 ]  # fmt: skip

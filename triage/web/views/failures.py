@@ -45,7 +45,7 @@ def failures(request: HttpRequest) -> HttpResponse:
         **_frame(request, view),
         "rows": with_repeats(page.attempts),
         "counted": counted,
-        "succeeded": counted.by_outcome.get(Outcome.SUCCEEDED, 0) if hidden else 0,
+        "succeeded": counted.succeeded if hidden else 0,
         "succeeded_url": view.asking(view.query.plus(Term("outcome", Outcome.SUCCEEDED))).address(),
         "boxes": inbox.boxes(view, counted),
         "drops": inbox.drops(view, request.user, count=not page.attempts and not request.GET.get("cursor")),
