@@ -115,6 +115,65 @@
     if (item) item.scrollIntoView({ block: "center", inline: "nearest" });
     else fetchMissing(range());
   });
+  // Reading on by scrolling: the next lines come when their link comes near, and lines far behind leave the page, so
+  // that a log of any length can be read through. Only after a scroll of the reader's, never by itself.
+  var log = document.getElementById("log");
+  var MOST = 1500, KEEP = 900, STEP = 50;
+  var scrolled = false;
+
+  function behind(first, last, way) {
+    var item = document.createElement("li");
+    var link = document.createElement("a");
+    item.className = "fold";
+    link.className = "btn quiet";
+    link.dataset.more = way;
+    link.href = "?first=" + first + "&last=" + last + log.dataset.rest + "#L" + (way === "up" ? last : first);
+    link.setAttribute("hx-get", log.dataset.lines + "?first=" + first + "&last=" + last + "&way=" + way + log.dataset.rest);
+    link.setAttribute("hx-target", "closest li");
+    link.setAttribute("hx-swap", "outerHTML");
+    link.textContent = "Lines " + first.toLocaleString("en") + " to " + last.toLocaleString("en");
+    var cell = document.createElement("span");
+    cell.appendChild(link);
+    item.append(document.createElement("span"), cell);
+    return item;
+  }
+
+  function numbers(item) { return Array.from(item.id ? [item] : item.querySelectorAll("li[id]"), function (one) { return Number(one.id.slice(1)); }); }
+
+  function prune(way) {
+    var count = log.querySelectorAll("li[id]").length;
+    if (count <= MOST || log.contains(document.activeElement) && document.activeElement !== log) return;
+    var edge = 0, next;
+    while (count > KEEP && (next = way === "down" ? log.firstElementChild : log.lastElementChild)) {
+      var gone = numbers(next);
+      if (gone.length) edge = way === "down" ? Math.max.apply(null, gone) : Math.min.apply(null, gone);
+      count -= gone.length;
+      next.remove();
+    }
+    if (!edge) return;
+    var item = way === "down" ? behind(Math.max(1, edge - STEP + 1), edge, "up") : behind(edge, edge + STEP - 1, "down");
+    if (way === "down") log.prepend(item); else log.append(item);
+    if (window.htmx) window.htmx.process(item);
+  }
+
+  if (log && log.dataset.lines && window.IntersectionObserver) {
+    var near = new IntersectionObserver(function (entries) {
+      entries.forEach(function (entry) {
+        if (!entry.isIntersecting || !scrolled || !window.htmx) return;
+        scrolled = false;
+        near.unobserve(entry.target);
+        window.htmx.trigger(entry.target, "click");
+      });
+    }, { rootMargin: "300px 0px" });
+    var watch = function () { log.querySelectorAll("a[data-more='down']").forEach(function (link) { near.unobserve(link); near.observe(link); }); };
+    window.addEventListener("wheel", function () { scrolled = true; watch(); }, { passive: true });
+    window.addEventListener("touchmove", function () { scrolled = true; watch(); }, { passive: true });
+    window.addEventListener("keydown", function (event) { if (/^(PageDown|ArrowDown|End| )$/.test(event.key)) { scrolled = true; watch(); } });
+    document.addEventListener("htmx:afterSwap", function (event) {
+      var asked = event.detail.pathInfo && event.detail.pathInfo.requestPath || "";
+      if (asked.indexOf(log.dataset.lines) === 0) prune(/way=up/.test(asked) ? "up" : "down");
+    });
+  }
   // Lines that came later may be among the picked ones.
   document.addEventListener("htmx:afterSwap", function () { if (range()) mark(); });
 })();

@@ -191,8 +191,7 @@ def with_part(
 def more(request: HttpRequest, pk: int, stream: Stream, window: streams.StreamWindow) -> dict[str, Any]:
     """Addresses of more lines both ways: of the fragment, and of this page with a wider window."""
     base = reverse("stream-lines", args=[pk, stream.name])
-    kept = {key: request.GET[key] for key in ("q", "regex", "case", "since") if request.GET.get(key)}
-    rest = f"&{urlencode(kept)}" if kept else ""
+    rest = search_part(request)
     ways: dict[str, Any] = {"up": None, "down": None}
     if window.has_before:
         first = max(1, window.first - STEP)
@@ -211,6 +210,12 @@ def more(request: HttpRequest, pk: int, stream: Stream, window: streams.StreamWi
             "to": last,
         }
     return ways
+
+
+def search_part(request: HttpRequest) -> str:
+    """The search of this address, to be added to another one: `&q=...`; empty without a search."""
+    kept = {key: request.GET[key] for key in ("q", "regex", "case", "since") if request.GET.get(key)}
+    return f"&{urlencode(kept)}" if kept else ""
 
 
 def ruler(

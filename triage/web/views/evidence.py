@@ -303,6 +303,7 @@ def _search_context(request: HttpRequest, searched: Searched, line: int) -> dict
         "case": bool(request.GET.get("case")),
         "refused": searched.refused,
         "found": found,
+        "rest": logview.search_part(request),
         "place": found.place(line) if found else None,
         "next": found.next(line) if found else None,
         "previous": found.previous(line) if found else None,
