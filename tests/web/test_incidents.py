@@ -174,8 +174,8 @@ def test_the_report_is_drafted_from_the_timeline(signed_in: Client, make_attempt
     assert (
         answer["Content-Type"].startswith("text/markdown") and f"INC-{incident.pk}.md" in answer["Content-Disposition"]
     )
-    for words in ("## What happened", "opened by", "Ada Moreau wrote", "Drained it", "NETIR\\_LINK\\_EVT", "76.0"):
-        assert words in text.replace("NETIR_LINK_EVT", "NETIR\\_LINK\\_EVT"), words
+    for words in ("## What happened", "opened by", "Ada Moreau wrote", "Drained it", "NETIR_LINK_EVT", "76.0"):
+        assert words in text, words
     page = signed_in.get(reverse("incident-report", args=[incident.pk])).content.decode()
     assert "<h2>What happened</h2>" in page and "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
 

@@ -115,8 +115,13 @@ def test_the_summary_for_a_chat_says_what_to_do(signed_in: Client, make_attempt:
     page = signed_in.get(reverse("attempt-share", args=[attempt.pk])).content.decode()
     summary = re.search(r'<textarea id="summary"[^>]*>(.*?)</textarea>', page, re.DOTALL)
     assert summary is not None
-    for words in ("**NVLink signal\\-integrity fault on gx\\-02", "Do next: Restart without gx\\-02", "76.0 GPU-hours",
-                  "line 125", f"http://testserver/attempts/{attempt.pk}/"):  # fmt: skip
+    for words in (
+        "**NVLink signal-integrity fault on gx-02 (Xid 149)**",
+        "Do next: Restart without gx-02",
+        "76.0 GPU-hours",
+        "line 125",
+        f"http://testserver/attempts/{attempt.pk}/",
+    ):
         assert words in summary[1], words
     incident = Incident.objects.get()
     assert f"**{incident.name}: " in signed_in.get(reverse("incident-share", args=[incident.pk])).content.decode()

@@ -129,6 +129,13 @@ def members_of(incident: Incident, limit: int = MAX_ATTEMPTS) -> list[Attempt]:
     return list(rows.defer("diagnosis__contract", "search").order_by("-sort_at", "-id")[:limit])
 
 
+def ordered_parts(incident: Incident) -> list[tuple[str, str]]:
+    """The parts of the fingerprint, what people know best first."""
+    known = ("rule", "message", "frame", "symptoms", "domain", "sub_domain", "outcome")
+    rest = [name for name in incident.parts if name not in known]
+    return [(name, str(incident.parts[name])) for name in (*known, *sorted(rest)) if name in incident.parts]
+
+
 def related(incident: Incident, limit: int = 3) -> list[Incident]:
     """Others that may be the same failure: of the same rule, or of the same component on one of the same nodes. People
     can say that they are not.

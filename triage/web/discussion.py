@@ -68,8 +68,10 @@ def stream_names(subject: Attempt | Incident) -> list[str]:
 
 def discussion(request: HttpRequest, attempt: Attempt) -> dict[str, Any]:
     """The discussion of an attempt for its page."""
+    thread = attempt_thread(attempt)
     return {
-        "thread": attempt_thread(attempt),
+        "thread": thread,
+        "comments": sum(entry.comment is not None and entry.comment.deleted_at is None for entry in thread.entries),
         "compose": compose(request, attempt),
         "thread_url": reverse("attempt-discussion", args=[attempt.pk]),
         "thread_etag": etag_of(attempt_state(attempt)),

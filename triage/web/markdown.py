@@ -20,11 +20,12 @@ from triage.services.comments import MENTION
 from triage.text import printable
 
 TAGS = {
-    "a", "b", "blockquote", "br", "code", "del", "em", "h2", "h3", "h4", "hr", "li", "ol", "p", "pre", "s", "strong",
-    "table", "tbody", "td", "th", "thead", "tr", "ul",
+    "a", "b", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "hr", "li", "ol", "p", "pre", "s",
+    "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
 _SPECIAL = re.compile(rf"(?P<url>https?://[^\s<>\"'`\x00-\x1f]+[^\s<>\"'`.,;:!?)\]])|{MENTION.pattern}")
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~@&])")
+_MARKUP = re.compile(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)|^[#+=-]|(?<=^\d)[.)]|(?<=^\d\d)[.)]|@")
+_CHAT = re.compile(r"[\\`*\[\]<>]|(?<!\w)_|_(?!\w)")
 
 
 def render(text: str, mentions: Iterable[str] = (), *, headings_from: int = 3) -> SafeString:
@@ -34,9 +35,17 @@ def render(text: str, mentions: Iterable[str] = (), *, headings_from: int = 3) -
 
 def plain(text: Any, limit: int = 500) -> str:
     """Text of unknown origin for use inside Markdown: every character stands for itself, on one line."""
+    return _MARKUP.sub(r"\\\g<0>", _one_line(text, limit))
+
+
+def chat(text: Any, limit: int = 500) -> str:
+    """The same for a chat, which knows less of Markdown and shows needless backslashes; it mentions nobody."""
+    return _CHAT.sub(r"\\\g<0>", _one_line(text, limit)).replace("@", "@\u2060")
+
+
+def _one_line(text: Any, limit: int) -> str:
     shown = " ".join(printable(str(text)).split())
-    shown = shown if len(shown) <= limit else shown[: limit - 1] + "\u2026"
-    return _MARKUP.sub(r"\\\1", shown)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "\u2026"
 
 
 def code(text: Any, limit: int = 500) -> str:

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 from engine import report
 from engine.model import Diagnosis, Source
 from triage import times
-from triage.models import Attempt, TriageState, VerdictStatus
+from triage.models import Attempt, TriageState, VerdictKind, VerdictStatus
 from triage.models import Diagnosis as Kept
 from triage.selectors import attempts as select
 from triage.selectors.compare import quick, usual_base
@@ -198,7 +198,14 @@ def _standing(found: Attempt, advice: dict[str, Any]) -> dict[str, Any]:
     if now.is_correction or now.status == VerdictStatus.DISAGREES:
         nodes = list(now.nodes)
         title = words.action("restart_excluding", nodes) if nodes else "Act on what is said here"
-        return {"said": now, "own_advice": True, "advice_title": title, "exclude": _exclude(found, nodes)}
+        other = now.verdict is None or now.verdict.kind != VerdictKind.INCOMPLETE
+        return {
+            "said": now,
+            "own_advice": True,
+            "own_place": other,  # device, rank and time of the engine's root belong to another answer
+            "advice_title": title,
+            "exclude": _exclude(found, nodes),
+        }
     nodes = advice["exclude_nodes"]
     return {"said": now, "advice_title": words.action(advice["action"], nodes), "exclude": _exclude(found, nodes)}
 

@@ -85,6 +85,7 @@ def page(request: HttpRequest, pk: int) -> HttpResponse:
             "incident": detail.incident,
             "subject": detail.incident,
             "detail": detail,
+            "parts": select.ordered_parts(detail.incident),
             "related": select.related(detail.incident),
             "people": select.people(),
             "statuses": [(str(status), str(status.label)) for status in act.BY_HAND],

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from triage.models import Attempt, Incident, ShareLink
 from triage.selectors import attempts as select
-from triage.selectors.incidents import incident_detail
+from triage.selectors.incidents import incident_detail, ordered_parts
 from triage.selectors.shared import plain_title, shared_attempt, shared_incident
 from triage.selectors.verdicts import said
 from triage.services import sharing
@@ -181,7 +181,7 @@ def _incident(pk: int) -> dict[str, Any]:
         "incident": incident,
         "detail": detail,
         "title": mask.text(printable(incident.title)),
-        "parts": {key: mask.text(printable(str(value))) for key, value in incident.parts.items()},
+        "parts": [(key, mask.text(printable(value))) for key, value in ordered_parts(incident)],
         "rows": rows,
         "nodes": [(mask.text(printable(share.node)), share.times) for share in detail.nodes],
         "og_title": f"{incident.name}: {_preview(incident, incident.domain, incident.sub_domain, ())}",
