@@ -100,6 +100,7 @@ def test_an_attempt_is_made_once_and_then_gets_facts(api: Client) -> None:
         ({"number": True}, "number"),
         ({"scheduler": "pbs"}, "scheduler"),
         ({"started_at": "yesterday"}, "started_at"),
+        ({"started_at": "0124-01-01T00:00:00Z"}, "started_at"),
         ({"ended_at": "2026-11-03T01:00:00Z"}, "ended_at"),
         ({"nodes": "gx-01"}, "nodes"),
         ({"nodes": ["ok", ""]}, "nodes.1"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers as s
 
+from engine.clock import LAST_YEAR
 from engine.model import SUB_DOMAINS, Outcome, Source
 from triage.models import IncidentStatus, TriageState, VerdictKind, VerdictStatus
 from triage.services.incidents import BY_HAND
@@ -62,6 +63,9 @@ class Facts(Strict):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         started, ended = attrs.get("started_at"), attrs.get("ended_at")
+        for name, at in (("started_at", started), ("ended_at", ended)):
+            if at and not 1970 <= at.year <= LAST_YEAR:
+                raise s.ValidationError({name: f"must lie between the years 1970 and {LAST_YEAR}"})
         if started and ended and ended < started:
             raise s.ValidationError({"ended_at": "is before started_at"})
         return attrs

@@ -153,6 +153,11 @@ class Demo:
         bind = ["--bind", f"fd://{listener.fileno()}", "--no-control-socket"]
         size = ["--preload", "--workers", "2", "--threads", "4", "--graceful-timeout", "3"]
         self._start_watched("web", "gunicorn", "triage.wsgi:application", *bind, *size, pass_fds=[listener.fileno()])
+        if self.env.get("FAULTLINE_NVRX_BIND"):  # the routes of docs/compat.md at the root of a port of their own
+            size = ["--preload", "--workers", "1", "--threads", "8", "--graceful-timeout", "3", "--no-control-socket"]
+            self._start_watched(
+                "nvrx", "gunicorn", "triage.compat.wsgi:application", "--bind", self.env["FAULTLINE_NVRX_BIND"], *size
+            )
         alone = ["--without-mingle", "--without-gossip"]  # it would only wait for other workers
         self._start_watched("worker", "celery", "-A", "triage.celery", "worker", "-c", "2", "-l", "INFO", *alone)
 
