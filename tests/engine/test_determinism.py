@@ -135,7 +135,6 @@ def assert_same_but_for_the_names(evidence: Evidence, names: dict[str, str], exp
 
 
 RENAMES: dict[str, Rename] = {
-    "another word": lambda name, _: name.replace("/", "/zz-output-of-the-job."),
     "first of all": lambda name, _: name.replace("/", "/0-"),
     "in a folder": lambda name, _: name.replace("/", "/logs/deep/"),
     "a number": lambda name, names: f"{name.split('/')[0]}/{names.index(name)}.{name.rsplit('.', 1)[-1]}",
@@ -149,7 +148,7 @@ def test_file_names_that_mean_nothing_change_nothing_but_themselves(name: str, h
     assert_same_but_for_the_names(evidence, renamed(evidence, RENAMES[how]), usual(name))
 
 
-@pytest.mark.parametrize("salt", ["a", "b", "c"])
+@pytest.mark.parametrize("salt", ["a", "b"])
 @pytest.mark.parametrize("name", sorted(labels()))
 def test_folders_in_another_order_change_nothing_but_the_names(name: str, salt: str) -> None:
     """Every file keeps what its name tells (node, rank, pod), but they come in another order."""
