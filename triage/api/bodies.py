@@ -82,13 +82,18 @@ class _Body:
         self._request = request._request
         length = self._request.META.get("CONTENT_LENGTH") or "0"
         self._length = int(length) if length.isascii() and length.isdigit() else 0
+        self._source: Any = self._request
+        if self._request.META.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked":
+            if not self._request.META.get("wsgi.input_terminated"):
+                raise Problem(411, "This server can't take a body of unknown length.", {"Content-Length": "is needed"})
+            self._source = self._request.META["wsgi.input"]  # Django reads nothing without a length
         self._read = 0
         self.digest = hashlib.sha256()
 
     def read(self, size: int = _BLOCK) -> bytes:
         try:
-            block: bytes = self._request.read(size if size >= 0 else _BLOCK)
-        except UnreadablePostError:
+            block: bytes = self._source.read(size if size >= 0 else _BLOCK)
+        except (UnreadablePostError, OSError):
             raise Problem(400, "body: the connection broke off", {"body": "incomplete"}) from None
         self._read += len(block)
         self.digest.update(block)

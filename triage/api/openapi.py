@@ -27,6 +27,7 @@ _STATUSES = {
     405: "Not with this method.",
     409: "It conflicts with what is there by now.",
     410: "It takes no more parts.",
+    411: "This server needs a Content-Length.",
     413: "Too large; the limit is told.",
     415: "Not this content type or encoding.",
     422: "The Idempotency-Key was used for another call.",
