@@ -9,7 +9,8 @@ import msgspec
 
 _DROPPED = {
     "managedFields", "env", "envFrom", "volumes", "volumeMounts", "volumeDevices", "volumesInUse", "command", "args",
-    "images", "selfLink", "imagePullSecrets", "resourceVersion", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe",
+    "images", "selfLink", "imagePullSecrets", "resourceVersion", "lifecycle", "livenessProbe", "readinessProbe",
+    "startupProbe",
 }  # fmt: skip
 """Environment and arguments may hold passwords."""
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -276,7 +276,7 @@ def test_a_search_from_a_time_on_leaves_out_what_ended_before(cluster: FakeKuber
     cluster.put(workload("old", *admitted(NOW - 9000), finished(NOW - 8000)))
     cluster.put(workload("new", *admitted(), finished()))
     connector = connect()
-    steps = list(connector.find(connector.cursor_at(NOW - 5000)))
+    steps = list(connector.find(connector.cursor_since(NOW - 5000)))
     found = [step.found for step in steps if isinstance(step.found, FoundAttempt)]
     assert words(found) == [("new", 1, "Failed")]
 
