@@ -8,15 +8,56 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from django.contrib.auth.models import User
 from playwright.sync_api import Browser
 
 from tests.e2e.conftest import CANONICAL, SAMPLES, Triaged, sign_in
+from triage.models import Attempt
+from triage.services.comments import add_comment
+from triage.services.incidents import assign, link_ticket, set_severity, set_status
+from triage.services.quotes import read_quote
+from triage.services.sharing import make_share, share_token
+from triage.services.verdicts import Answer, correct
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "screenshots"
 SIZES = ((1440, 900), (390, 844))
 
 
-def test_take_pictures(browser: Browser, live_server: Any, demo: object, triaged: Triaged, imported: Triaged) -> None:
+def people_pages(ids: dict[str, int], demo: User) -> dict[str, str]:
+    """Pages on which people have done something."""
+    maren = User.objects.create_user("maren", first_name="Maren", last_name="Vogt")
+    attempt, other = Attempt.objects.get(pk=ids[CANONICAL]), Attempt.objects.get(pk=ids["net-lustre-client-evicted"])
+    correct(
+        other.pk,
+        maren,
+        diagnosis_id=other.diagnosis_id or 0,
+        seen=None,
+        kind="wrong_cause",
+        reason="The link of cn0109 flapped 38 s before the eviction; the switch's log shows it.",
+        answer=Answer("network", "ethernet", "Link of cn0109 to the storage network flapped", ["cn0109"]),
+    )
+    incident = attempt.membership.incident
+    set_status(incident.pk, maren, "investigating", seen="new")
+    assign(incident.pk, maren, maren.pk, seen=None)
+    set_severity(incident.pk, maren, 2, seen=None)
+    quote = read_quote("syslog/node-02.log:125", attempt.pk)
+    said = "Always link 10 of the same GPU. I drained node-02 and asked the vendor for a new cable. @demo restart, please."
+    add_comment(attempt, maren, said, quotes=[quote])
+    link_ticket(incident.pk, maren, url="https://tickets.example.org/browse/HW-2291", note="new cable, link 10")
+    share = make_share(attempt, demo)
+    return {
+        "attempt-corrected": f"/attempts/{other.pk}/",
+        "correct": f"/attempts/{attempt.pk}/correct/",
+        "incidents": "/incidents/",
+        "incident": f"/incidents/{incident.pk}/",
+        "report": f"/incidents/{incident.pk}/report/",
+        "share": f"/attempts/{attempt.pk}/share/",
+        "shared": f"/s/{share_token(share)}/",
+        "notifications": "/notifications/",
+    }
+
+
+def test_take_pictures(browser: Browser, live_server: Any, demo: User, triaged: Triaged, imported: Triaged) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     ids = {
         path.name.partition(".")[0]: triaged(path.name.partition(".")[0]).pk
@@ -30,6 +71,7 @@ def test_take_pictures(browser: Browser, live_server: Any, demo: object, triaged
         "attempt-hung": f"/attempts/{ids['sw-fr-rank-stuck-in-save']}/",
         "evidence": f"/attempts/{canonical}/evidence/",
         "upload": "/upload/",
+        **people_pages(ids, demo),
     }
     for width, height in SIZES:
         for theme in ("light", "dark"):

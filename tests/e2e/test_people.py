@@ -171,7 +171,7 @@ def test_an_incident_is_owned_split_and_reported(signed_page: Page, live_server:
     page.get_by_role("button", name="Save").click()
     expect(page.locator("#thread")).to_contain_text("demo set it to investigating")
     expect(page.locator("#thread")).to_contain_text("demo took it on")
-    page.get_by_label(re.compile("^System")).check()
+    page.get_by_label(re.compile(r"System \(")).check()
     page.wait_for_url(re.compile("kind=system"))
     expect(page.locator("#thread")).to_contain_text("Source collected")
     page.go_back()

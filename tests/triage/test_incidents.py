@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.utils import timezone
 
@@ -239,3 +241,18 @@ def test_each_fingerprint_has_one_key(diagnosed: MakeAttempt) -> None:
     diagnosed("1")
     diagnosed("2")
     assert IncidentKey.objects.get().key == "1:f-hardware-gpu"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_attempts_that_were_diagnosed_before_there_were_incidents_join_theirs(diagnosed: MakeAttempt) -> None:
+    first, second = diagnosed("1"), diagnosed("2")
+    diagnosed("3", domain="unattributed", sub_domain="none")
+    before = incident_of(first)
+    TimelineEvent.objects.exclude(incident=None).delete()
+    Incident.objects.all().delete()
+    migration = import_module("triage.migrations.0009_incidents_of_earlier_attempts")
+    migration.group(apps, None)
+    incident = Incident.objects.get()
+    assert members(incident) == {first.pk, second.pk} and incident.attempts_count == 2
+    assert (incident.title, round(incident.gpu_hours, 3)) == (before.title, round(before.gpu_hours, 3))
+    assert incident_of(diagnosed("4")) == incident, "and new ones follow"

@@ -15,6 +15,7 @@ from tests.web.conftest import MakeAttempt
 from triage.models import Attempt, Incident, TimelineEvent
 from triage.services.comments import add_comment
 from triage.services.incidents import set_status
+from triage.services.nodes import drain
 from triage.services.verdicts import confirm
 
 
@@ -192,6 +193,15 @@ def test_the_timeline_renews_itself_and_answers_304_when_nothing_happened(
     second = signed_in.get(address, headers={**htmx, "If-None-Match": first["ETag"]})
     assert second.status_code == 200 and "news" in second.content.decode()
     assert signed_in.get(address).status_code == 302, "a fragment that is opened by hand leads to its page"
+
+
+def test_what_was_done_to_its_nodes_stands_in_the_timeline(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    attempt, ada = make_attempt(), User.objects.get()
+    drain(attempt.cluster, "gx-02", ada, "link 10 again")
+    drain(attempt.cluster, "gx-01", ada, "for another reason")
+    page = page_of(signed_in, incident_of(attempt))
+    assert "Ada Moreau drained" in page and "link 10 again" in page and "<td>drained</td>" in page
+    assert "for another reason" not in page, "gx-01 is not blamed"
 
 
 def test_signed_out_nothing_of_an_incident_is_seen(client: Client, make_attempt: MakeAttempt) -> None:

@@ -57,6 +57,14 @@ class EventKind(models.TextChoices):
     SHARE_OPENED = "share.opened", "Share link opened"
 
 
+SPOKEN = (
+    EventKind.COMMENT_ADDED, EventKind.COMMENT_EDITED, EventKind.COMMENT_DELETED,
+    EventKind.VERDICT_CONFIRMED, EventKind.VERDICT_CORRECTED, EventKind.VERDICT_KEPT, EventKind.VERDICT_WITHDRAWN,
+    EventKind.VERDICT_DISAGREES, EventKind.VERDICT_AGREES,
+)  # fmt: skip
+"""What is said of attempts: few among the many events of triage."""
+
+
 class TimelineEvent(models.Model):
     """An entry of the record. `actor` is empty when the system acted by itself."""
 
@@ -80,6 +88,11 @@ class TimelineEvent(models.Model):
                 fields=["incident", "happened_at", "id"],
                 name="event_by_incident",
                 condition=models.Q(incident__isnull=False),
+            ),
+            models.Index(
+                fields=["attempt", "happened_at", "id"],
+                name="event_spoken",
+                condition=models.Q(kind__in=[kind.value for kind in SPOKEN]),
             ),
             models.Index(
                 fields=["node", "cluster", "happened_at", "id"], name="event_by_node", condition=~models.Q(node="")

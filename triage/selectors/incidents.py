@@ -11,12 +11,13 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Count, Exists, F, Func, Max, OuterRef, Q, QuerySet
 
-from triage.models import Attempt, Incident, IncidentStatus, Membership, NotTheSame, Ticket
+from triage.models import Attempt, EventKind, Incident, IncidentStatus, Membership, NotTheSame, Ticket, TimelineEvent
 from triage.selectors.attempts import CursorError
 
 PAGE_SIZE = 50
 MAX_ATTEMPTS = 100
 MAX_NODES = 20
+SERVICE_EVENTS = (EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
 STATES = {
     "open": Q(status__in=[status for status in IncidentStatus if status != IncidentStatus.RESOLVED]),
     "resolved": Q(status=IncidentStatus.RESOLVED),
@@ -34,9 +35,14 @@ class IncidentPage:
 
 @dataclass(frozen=True)
 class NodeShare:
+    """A node that attempts of the incident blame."""
+
     node: str
+    cluster: str
     times: int
     last_at: datetime
+    drained: bool = False
+    """Out of service now, as people said."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ def incident_detail(incident_id: int) -> IncidentDetail:
     return IncidentDetail(
         incident=incident,
         attempts=members_of(incident),
-        nodes=[NodeShare(row["node"], row["times"], row["last"]) for row in nodes[:MAX_NODES]],
+        nodes=_with_service(nodes[:MAX_NODES]),
         node_count=len(nodes) if len(nodes) <= MAX_NODES else _nodes(members).count(),
         workloads=[
             WorkloadShare(row["workload__workload_id"], row["workload__name"], row["workload__user"], row["times"])
@@ -167,7 +173,25 @@ def _listed(state: str, assignee: int | None, domain: str) -> QuerySet[Incident]
 
 def _nodes(members: QuerySet[Attempt]) -> QuerySet[Any]:
     named = members.exclude(blamed_nodes=[]).order_by().annotate(node=Func("blamed_nodes", function="unnest"))
-    return named.values("node").annotate(times=Count("pk"), last=Max("sort_at")).order_by("-times", "node")
+    named = named.values("node", "cluster", "cluster__name").annotate(times=Count("pk"), last=Max("sort_at"))
+    return named.order_by("-times", "node")
+
+
+def _with_service(rows: list[dict[str, Any]]) -> list[NodeShare]:
+    """Each with whether it is out of service: the latest such event says so. One query."""
+    events = TimelineEvent.objects.filter(kind__in=SERVICE_EVENTS, node__in=[row["node"] for row in rows])
+    latest = events.order_by("node", "cluster", "-happened_at", "-id").distinct("node", "cluster")
+    kinds = {(node, cluster): kind for node, cluster, kind in latest.values_list("node", "cluster", "kind")}
+    return [
+        NodeShare(
+            row["node"],
+            row["cluster__name"],
+            row["times"],
+            row["last"],
+            kinds.get((row["node"], row["cluster"])) == EventKind.NODE_DRAINED,
+        )
+        for row in rows
+    ]
 
 
 def _name_nodes(incidents: list[Incident]) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Exists, Func, OuterRef, Prefetch, Q, QuerySet, Subquery
 
-from triage.models import Attempt, Comment, CommentRevision, EventKind, Membership, TimelineEvent
+from triage.models import Attempt, Comment, CommentRevision, EventKind, Incident, Membership, TimelineEvent
+from triage.models.timeline import SPOKEN
 from triage.services.incidents import family
 
 MAX_ENTRIES = 200
@@ -33,7 +34,7 @@ _KINDS: dict[Group, tuple[str, ...]] = {
         EventKind.INCIDENT_REGRESSED,
     ),
     Group.DECISIONS: (
-        *(kind for kind in EventKind if kind.startswith(("verdict.", "ticket."))),
+        *(kind for kind in EventKind if kind.startswith(("verdict.", "ticket.", "node."))),
         EventKind.INCIDENT_STATUS,
         EventKind.INCIDENT_ASSIGNED,
         EventKind.INCIDENT_SEVERITY,
@@ -45,8 +46,10 @@ _KINDS: dict[Group, tuple[str, ...]] = {
     ),
 }
 _NAMED = tuple(kind for kinds in _KINDS.values() for kind in kinds)
-_SPOKEN = (*_NAMED, EventKind.COMMENT_EDITED, EventKind.COMMENT_DELETED)
+_SEEN = (*_NAMED, EventKind.COMMENT_EDITED, EventKind.COMMENT_DELETED, EventKind.DIAGNOSIS_RECORDED)
 """What changes how a thread looks."""
+MANY = 1_000
+"""System events are counted up to here."""
 
 
 @dataclass(frozen=True)
@@ -67,69 +70,102 @@ class Thread:
 
     entries: list[Entry]
     system: int
-    """System events, shown or not."""
-    older: int
-    """Entries before these of the kinds that were asked for that are not here."""
+    """System events, shown or not; at most MANY are counted."""
+    more: bool
+    """There are older entries of the kinds that were asked for."""
 
 
 def attempt_thread(attempt: Attempt) -> Thread:
     """What people said and did about an attempt, oldest first, with when it was diagnosed."""
     wanted = (*_NAMED, EventKind.DIAGNOSIS_RECORDED)
-    events = TimelineEvent.objects.filter(attempt=attempt)
-    return _thread(events, events.filter(kind__in=wanted), newest_first=False)
+    events = TimelineEvent.objects.filter(attempt=attempt, kind__in=wanted)
+    thread = _thread([events], MAX_ENTRIES, system=0)
+    thread.entries.reverse()
+    return thread
+
+
+def attempt_state(attempt: Attempt) -> str:
+    """Changes when the thread of an attempt would look different. One query."""
+    return _latest(TimelineEvent.objects.filter(attempt=attempt, kind__in=_SEEN))
 
 
 def incident_thread(incident_id: int, groups: Sequence[str], *, limit: int = MAX_ENTRIES) -> Thread:
-    """What happened to an incident, to what was merged into it and to its attempts, newest first."""
-    events = incident_events(incident_id)
-    return _thread(events, events.filter(_of(groups)), newest_first=True, limit=limit)
+    """What happened to an incident, to what was merged into it, to its attempts and the nodes that they blame, newest
+    first.
+    """
+    sources = _of_incident(incident_id)
+    others = ~Q(kind__in=_NAMED)
+    system = sources.own.filter(others)[:MANY].count() + sources.attempts.filter(others)[:MANY].count()
+    kinds = [kind for group in groups if group in _KINDS for kind in _KINDS[Group(group)]]
+    wanted = [
+        sources.own.filter(kind__in=kinds),
+        sources.spoken.filter(kind__in=[kind for kind in kinds if kind in SPOKEN]),
+        sources.nodes.filter(kind__in=kinds),
+    ]
+    if Group.SYSTEM in groups:
+        wanted += [sources.own.filter(others), sources.attempts.filter(others)]
+    return _thread(wanted, limit, system=min(system, MANY))
 
 
-def incident_events(incident_id: int) -> QuerySet[TimelineEvent]:
-    """All events of an incident, without an order."""
-    incidents = family(incident_id)
-    members = Membership.objects.filter(incident=incident_id).values("attempt")
-    own = Q(incident__in=incidents)
-    of_attempts = Q(attempt__in=members) & ~Q(kind__startswith="incident.")
-    return TimelineEvent.objects.filter(own | of_attempts).order_by()
+def incident_state(incident_id: int) -> str:
+    """Changes when the thread of an incident would look different."""
+    sources = _of_incident(incident_id)
+    parts = (sources.own.filter(kind__in=_SEEN), sources.spoken, sources.nodes)
+    return ".".join(_latest(part) for part in parts)
 
 
-def thread_state(events: QuerySet[TimelineEvent]) -> str:
-    """Changes when a thread would look different. One query."""
-    last = events.filter(kind__in=_SPOKEN).order_by("-id").values_list("id", flat=True).first()
-    return str(last or 0)
+# --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _of(groups: Iterable[str]) -> Q:
-    wanted = Q(pk__in=[])
-    for group in groups:
-        if group == Group.SYSTEM:
-            wanted |= ~Q(kind__in=_NAMED)
-        elif group in _KINDS:
-            wanted |= Q(kind__in=_KINDS[Group(group)])
-    return wanted
+@dataclass(frozen=True)
+class _Sources:
+    """Where the events of an incident are; each part is served by an index of its own."""
+
+    own: QuerySet[TimelineEvent]
+    attempts: QuerySet[TimelineEvent]
+    spoken: QuerySet[TimelineEvent]
+    """What people said of its attempts."""
+    nodes: QuerySet[TimelineEvent]
+    """What was done to the nodes that its attempts blame, since the first of them failed."""
 
 
-def _thread(
-    everything: QuerySet[TimelineEvent],
-    wanted: QuerySet[TimelineEvent],
-    *,
-    newest_first: bool,
-    limit: int = MAX_ENTRIES,
-) -> Thread:
-    counts = everything.aggregate(
-        system=Count("pk", filter=~Q(kind__in=_NAMED)), shown=Count("pk", filter=Q(pk__in=wanted.values("pk")))
+def _of_incident(incident_id: int) -> _Sources:
+    events = TimelineEvent.objects.order_by()
+    members = Membership.objects.filter(incident=incident_id)
+    of_attempts = events.filter(attempt__in=members.values("attempt"))
+    blamed = (
+        Attempt.objects.filter(membership__incident=incident_id, cluster=OuterRef("cluster"))
+        .filter(blamed_nodes__contains=Func(OuterRef("node"), template="ARRAY[%(expressions)s]::varchar[]"))
+        .order_by()
     )
-    rows = wanted.select_related("actor", "attempt__workload", "incident").defer("attempt__search")
-    events = list(rows.order_by("-happened_at", "-id")[:limit])
-    if not newest_first:
-        events.reverse()
+    since = Incident.objects.filter(pk=incident_id).values("first_at")
+    kinds = [kind for kind in EventKind if kind.startswith("node.")]
+    on_nodes = events.filter(kind__in=kinds, happened_at__gte=Subquery(since)).exclude(node="")
+    return _Sources(
+        own=events.filter(incident__in=family(incident_id)),
+        attempts=of_attempts.exclude(kind__startswith="incident."),
+        spoken=of_attempts.filter(kind__in=SPOKEN),
+        nodes=on_nodes.filter(Exists(blamed)),
+    )
+
+
+def _latest(events: QuerySet[TimelineEvent]) -> str:
+    return str(events.order_by("-happened_at", "-id").values_list("id", flat=True).first() or 0)
+
+
+def _thread(parts: Sequence[QuerySet[TimelineEvent]], limit: int, *, system: int) -> Thread:
+    """The newest entries of several parts together, newest first."""
+    found: dict[int, TimelineEvent] = {}
+    for part in parts:
+        rows = part.select_related("actor", "attempt__workload", "incident", "cluster").defer("attempt__search")
+        found |= {event.pk: event for event in rows.order_by("-happened_at", "-id")[: limit + 1]}
+    events = sorted(found.values(), key=lambda event: (event.happened_at, event.pk), reverse=True)
     comments = _comments(event.payload.get("comment") for event in events if event.kind == EventKind.COMMENT_ADDED)
     entries = [
         Entry(event, comments.get(event.payload.get("comment")) if event.kind == EventKind.COMMENT_ADDED else None)
-        for event in events
+        for event in events[:limit]
     ]
-    return Thread(entries, counts["system"], max(0, counts["shown"] - len(entries)))
+    return Thread(entries, system, len(events) > limit)
 
 
 def _comments(ids: Iterable[int | None]) -> dict[int, Comment]:

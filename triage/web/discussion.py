@@ -6,12 +6,11 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from triage.models import Attempt, Incident, Stream, TimelineEvent
-from triage.selectors.threads import attempt_thread, thread_state
+from triage.models import Attempt, Incident, Stream
+from triage.selectors.threads import attempt_state, attempt_thread
 from triage.services.comments import MAX_QUOTES
 from triage.services.quotes import Quote, QuoteRefused, quote_form, read_quote
 from triage.web.htmx import etag_of
@@ -77,15 +76,6 @@ def discussion(request: HttpRequest, attempt: Attempt) -> dict[str, Any]:
         "thread_etag": etag_of(attempt_state(attempt)),
         "subject": attempt,
     }
-
-
-def attempt_state(attempt: Attempt) -> str:
-    """Changes with every word that is said on an attempt."""
-    return thread_state(events_of(attempt))
-
-
-def events_of(attempt: Attempt) -> QuerySet[TimelineEvent]:
-    return TimelineEvent.objects.filter(attempt=attempt).order_by()
 
 
 def show_quote(quote: Quote | dict[str, Any]) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def _timeline(incident: Incident, site: str) -> str:
     groups = (Group.COMMENTS, Group.DECISIONS, Group.ATTEMPTS)
     thread = incident_thread(incident.pk, groups, limit=MAX_ENTRIES)
     lines = [f"- {_moment(entry.event.happened_at)}: {_sentence(entry)}" for entry in reversed(thread.entries)]
-    if thread.older:
-        lines.insert(0, f"- {words.count(thread.older, 'older entry', 'older entries')} are on the page alone.")
+    if thread.more:
+        lines.insert(0, "- Older entries are on the page alone.")
     return "\n".join(lines) or "Nothing yet."
 
 

@@ -17,7 +17,7 @@ from triage.models import Attempt, Comment, Incident, Notification
 from triage.selectors import attempts as select
 from triage.selectors import incidents as select_incidents
 from triage.selectors.notifications import notes_of
-from triage.selectors.threads import attempt_thread
+from triage.selectors.threads import attempt_state, attempt_thread
 from triage.services import comments
 from triage.web import discussion
 from triage.web.htmx import fragment, is_htmx, is_known, signed_in
@@ -133,7 +133,7 @@ def attempt_discussion(request: HttpRequest, pk: int) -> HttpResponse:
     except (Attempt.DoesNotExist, OverflowError):
         raise Http404 from None
     page = reverse("attempt", args=[pk]) + "#discussion"
-    state = discussion.attempt_state(subject)
+    state = attempt_state(subject)
     context: dict[str, Any] = {"thread_url": reverse("attempt-discussion", args=[pk])}
     if is_htmx(request) and not is_known(request, state):
         attempt = detail_or_404(pk).attempt

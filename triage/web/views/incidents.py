@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from triage.models import Incident, Severity, Ticket
 from triage.selectors import incidents as select
 from triage.selectors.attempts import CursorError
-from triage.selectors.threads import SHOWN_AT_FIRST, Group, incident_events, incident_thread, thread_state
+from triage.selectors.threads import SHOWN_AT_FIRST, Group, incident_state, incident_thread
 from triage.services import incidents as act
 from triage.web import words
 from triage.web.discussion import compose
@@ -102,7 +102,7 @@ def page(request: HttpRequest, pk: int) -> HttpResponse:
 def timeline(request: HttpRequest, pk: int) -> HttpResponse:
     """The timeline as a fragment that renews itself."""
     incident = incident_or_404(pk)
-    state_ = thread_state(incident_events(pk))
+    state_ = incident_state(pk)
     context: dict[str, Any] = {"thread_url": _timeline_url(request, pk)}
     if is_htmx(request) and not is_known(request, state_):
         merged = {merged.pk for merged in incident.merged.all()}
@@ -129,7 +129,7 @@ def _timeline(request: HttpRequest, pk: int) -> dict[str, Any]:
     return {
         "thread": thread,
         "thread_url": _timeline_url(request, pk),
-        "thread_etag": etag_of(thread_state(incident_events(pk))),
+        "thread_etag": etag_of(incident_state(pk)),
         "groups": [(str(group), label, str(group) in groups) for group, label in GROUPS],
         "system_shown": Group.SYSTEM in groups,
         "all_url": "" if everything else f"?{query}#discussion",
