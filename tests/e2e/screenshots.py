@@ -41,7 +41,7 @@ def people_pages(ids: dict[str, int], demo: User) -> dict[str, str]:
     assign(incident.pk, maren, maren.pk, seen=None)
     set_severity(incident.pk, maren, 2, seen=None)
     quote = read_quote("syslog/node-02.log:125", attempt.pk)
-    said = "Always link 10 of the same GPU. I drained node-02 and asked the vendor for a new cable. @demo restart, please."
+    said = "Always link 10 of the same GPU. I drained node-02 and asked for a new cable. @demo restart, please."
     add_comment(attempt, maren, said, quotes=[quote])
     link_ticket(incident.pk, maren, url="https://tickets.example.org/browse/HW-2291", note="new cable, link 10")
     share = make_share(attempt, demo)
