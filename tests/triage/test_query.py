@@ -69,7 +69,19 @@ def test_text_with_signs_in_it_is_text(text: str) -> None:
 
 
 def test_names_with_spaces_quotes_and_backslashes_come_back_whole() -> None:
-    for value in ("a b", 'a "b" c', "a\\b c", '"', "\\", "-x", "node:x", "\u65e5\u672c"):
+    for value in (
+        "a b",
+        'a "b" c',
+        "a\\b c",
+        '"',
+        "\\",
+        "-x",
+        "node:x",
+        "\u65e5\u672c",
+        "a\u202eb",
+        "\x1b[31m",
+        "\\u{41}",
+    ):
         for field in ("", "node", "user"):
             term = Term(field, value)
             assert parse(str(term)) == Query((term,)), str(term)

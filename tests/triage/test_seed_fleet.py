@@ -14,7 +14,7 @@ from triage.models import Attempt, Diagnosis, Incident, Membership, Verdict
 from triage.seeding.stories import Storyteller
 from triage.seeding.world import World
 from triage.services.diagnoses import missing_sources, named_rules
-from triage.services.verdicts import _blamed
+from triage.services.verdicts import apply_answer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 END = "2026-11-03T06:42:00+00:00"
@@ -29,14 +29,17 @@ def test_a_seeded_fleet_is_what_the_services_would_have_written(fleet: None) -> 
     assert Attempt.objects.count() == 600 and Diagnosis.objects.count() == 600
     outcomes = set(Attempt.objects.values_list("outcome", flat=True))
     assert {"succeeded", "failed"} <= outcomes and Attempt.objects.exclude(outcome="succeeded").count() > 120
-    for attempt in Attempt.objects.select_related("diagnosis", "workload")[:200]:
+    for attempt in Attempt.objects.select_related("diagnosis", "workload", "verdict__diagnosis")[:200]:
         diagnosis = attempt.diagnosis
         assert diagnosis is not None
         msgspec.convert(diagnosis.contract, engine.Diagnosis)
         assert attempt.rule == diagnosis.rule and attempt.outcome == diagnosis.outcome
         assert attempt.matched == named_rules(diagnosis.contract)
         assert attempt.missing == missing_sources(diagnosis.contract)
-        assert attempt.blamed_nodes == _blamed(diagnosis) and set(attempt.blamed_nodes) <= set(attempt.nodes)
+        assert set(attempt.blamed_nodes) <= set(attempt.nodes)
+        before = (attempt.domain, attempt.sub_domain, attempt.blamed_nodes, attempt.verdict_status)
+        apply_answer(attempt)
+        assert before == (attempt.domain, attempt.sub_domain, attempt.blamed_nodes, attempt.verdict_status)
         assert attempt.user == attempt.workload.user and attempt.queue == attempt.workload.queue
         assert attempt.lost_gpu_hours == pytest.approx(0 if attempt.outcome == "succeeded" else attempt.gpu_hours)
     assert Membership.objects.count() == Attempt.objects.exclude(rule="").count()

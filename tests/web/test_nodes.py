@@ -80,20 +80,19 @@ def test_any_name_has_an_address(name: str, signed_in: Client, now_and_then: Mak
 
 def test_notes_are_kept_with_who_and_when_and_drained_is_shown(signed_in: Client, now_and_then: MakeAttempt) -> None:
     now_and_then()
-    where = {"name": "gx-02", "cluster": "c1"}
-    url = reverse("node-note")
-    assert signed_in.post(url, {**where, "action": "drain", "text": "Cable of GPU 3 <b>"}).status_code == 302
+    url = reverse("node", args=["gx-02"]) + "?cluster=c1"
+    assert signed_in.post(url, {"action": "drain", "text": "Cable of GPU 3 <b>"}).status_code == 302
     page = signed_in.get("/nodes/gx-02/").content.decode()
     assert "Drained</span>" in page and "Ada Moreau" in page and "Cable of GPU 3 &lt;b&gt;" in page
     assert "Drained" in signed_in.get("/nodes/").content.decode()
-    signed_in.post(url, {**where, "action": "return", "text": ""})
-    signed_in.post(url, {**where, "action": "note", "text": "clean for an hour"})
-    signed_in.post(url, {**where, "action": "note", "text": "clean for an hour"})
+    signed_in.post(url, {"action": "return", "text": ""})
+    signed_in.post(url, {"action": "note", "text": "clean for an hour"})
+    signed_in.post(url, {"action": "note", "text": "clean for an hour"})
     page = signed_in.get("/nodes/gx-02/").content.decode()
     assert "In service" in page and page.count("clean for an hour") == 1, "pressed twice, noted once"
     kinds = list(TimelineEvent.objects.exclude(node="").values_list("kind", flat=True))
     assert kinds == [EventKind.NODE_DRAINED, EventKind.NODE_RETURNED, EventKind.NODE_NOTED]
-    assert signed_in.post(url, {"name": "other", "cluster": "c1", "action": "note", "text": "x"}).status_code == 404
+    assert signed_in.post(reverse("node", args=["other"]), {"action": "note", "text": "x"}).status_code == 404
 
 
 def test_draining_needs_a_reason_and_happens_once(ada: object, now_and_then: MakeAttempt) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -35,6 +35,27 @@ from triage.services.diagnoses import missing_sources, named_rules
 BATCH = 2000
 JUDGES = ("maren.vogt", "owen.achebe", "priya.nair")
 JUDGED_AFTER = timedelta(days=1)
+
+
+OTHERWISE = {
+    "hardware": ("platform", "driver"),
+    "software": ("software", "data"),
+    "network": ("hardware", "nic"),
+    "storage": ("network", "ethernet"),
+    "platform": ("hardware", "gpu"),
+    "scheduler": ("software", "user_code"),
+}
+"""What people say instead, when the engine named the wrong cause."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer that stands for an attempt."""
+
+    domain: str
+    sub_domain: str
+    blamed: list[str]
+    status: str = "unconfirmed"
 
 
 @dataclass
@@ -226,7 +247,8 @@ class Loader:
         root = contract["root_cause"] or {}
         rule = root.get("rule", "")
         blamed = [entry["node"] for entry in contract["affected_nodes"] if entry["role"] != "affected"]
-        status = self._judge(pk, diagnosis, attempt, contract, blamed)
+        answer = Answer(contract["domain"], contract["sub_domain"], blamed)
+        answer = self._judge(pk, diagnosis, attempt, contract, answer)
         nodes = [node.name for node in attempt.nodes]
         state, code = ("COMPLETED", "0:0") if attempt.succeeded else ("FAILED", "1:0")
         words = (
@@ -263,10 +285,10 @@ class Loader:
             rule,
             named_rules(contract),
             missing_sources(contract),
-            contract["domain"],
-            contract["sub_domain"],
-            blamed,
-            status,
+            answer.domain,
+            answer.sub_domain,
+            answer.blamed,
+            answer.status,
             "done",
             "",
             1,
@@ -334,36 +356,26 @@ class Loader:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _judge(self, pk: int, diagnosis: int, attempt: Try, contract: dict[str, Any], blamed: list[str]) -> str:
+    def _judge(self, pk: int, diagnosis: int, attempt: Try, contract: dict[str, Any], answer: Answer) -> Answer:
         """What people said of it: most failures of earlier days are confirmed, some corrected."""
         chance = self.random.random()
-        if (
-            attempt.succeeded
-            or attempt.end > self.world.end - JUDGED_AFTER
-            or chance > 0.62
-            or not contract["root_cause"]
-        ):
-            return "unconfirmed"
-        wrong = chance > 0.57
+        recent = attempt.end > self.world.end - JUDGED_AFTER
+        if attempt.succeeded or recent or chance > 0.62 or not contract["root_cause"]:
+            return answer
+        rule = contract["root_cause"]["rule"]
+        kind, reason, status = "confirmed", "", "confirmed"
+        if chance / 0.62 > 0.82 + 0.18 * (sum(map(ord, rule)) % 97) / 97:  # some rules are better than others
+            kind, reason, status = "incomplete", "There was more to it.", "corrected"
+            if self.random.random() < 0.6:
+                kind, reason = "wrong_cause", "Found by hand: it began elsewhere."
+                answer = Answer(*OTHERWISE[answer.domain], answer.blamed)
         verdict = self._id(Verdict)
         self.verdicts.add(
-            verdict,
-            pk,
-            diagnosis,
-            "incomplete" if wrong else "confirmed",
-            self.random.choice(self.judges),
-            "There was more to it." if wrong else "",
-            contract["title"][:500],
-            contract["domain"],
-            contract["sub_domain"],
-            blamed,
-            ["e1"],
-            "[]",
-            contract["root_cause"]["rule"],
-            attempt.end + timedelta(hours=3),
-        )
+            verdict, pk, diagnosis, kind, self.random.choice(self.judges), reason, contract["title"][:500],
+            answer.domain, answer.sub_domain, answer.blamed, ["e1"], "[]", rule, attempt.end + timedelta(hours=3),
+        )  # fmt: skip
         self.judged.append((pk, verdict))
-        return "corrected" if wrong else "confirmed"
+        return replace(answer, status=status)
 
     def _group(self, pk: int, contract: dict[str, Any], root: dict[str, Any], at: datetime) -> None:
         fingerprint = contract["fingerprint"]

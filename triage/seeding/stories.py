@@ -42,6 +42,24 @@ SYMPTOMS = (
         "torch.distributed.elastic: ChildFailedError, rank {n}",
     ),
 )
+COMMON = (
+    "python.exception",
+    "cuda.oom",
+    "kernel.oom-kill",
+    "xid.79",
+    "xid.149",
+    "xid.94",
+    "xid.48",
+    "xid.119",
+    "sxid.20034",
+    "slurm.time-limit",
+    "slurm.preempted",
+    "ib.link-down",
+    "fs.lustre-evicted",
+    "fs.nfs-not-responding",
+    "k8s.evicted",
+)
+"""What is most often the reason, as far as the rules know these; the rest follows in an order by chance."""
 SOURCES = ("applog", "syslog", "scheduler", "metric", "flight_recorder")
 _HOLE = re.compile(r"\{(\w+)[^}]*\}")
 _FILL = {"link": "10", "code": "79", "port": "1", "rank": "3", "error": "RuntimeError", "type": "RuntimeError"}
@@ -71,6 +89,7 @@ class Storyteller:
         for causes in self.causes.values():
             causes.sort(key=lambda cause: cause.rule.id)
             random.shuffle(causes)
+            causes.sort(key=lambda cause: COMMON.index(cause.rule.id) if cause.rule.id in COMMON else len(COMMON))
 
     def tell(self, attempt: Try) -> dict[str, Any]:
         """The contract of one attempt."""
@@ -91,7 +110,7 @@ class Storyteller:
     def _domain(self, attempt: Try, weak: bool) -> str:
         if attempt.outcome in ("preempted", "cancelled", "timed_out"):
             return "scheduler"
-        if weak and self.random.random() < 0.5:
+        if weak and self.random.random() < 0.2:
             return "hardware"
         return str(self.random.choices([name for name, _ in DOMAINS], [weight for _, weight in DOMAINS])[0])
 

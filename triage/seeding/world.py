@@ -128,7 +128,7 @@ class World:
         return world
 
     def _node(self, name: str) -> Node:
-        bad = self.random.random() < 0.03
+        bad = self.random.random() < 0.02
         buses = (
             "0000:1b:00",
             "0000:43:00",
@@ -187,7 +187,9 @@ class World:
         risk = 0.30 + 0.02 * job.size**0.5 + 0.1 * any(node.weakness > 1 for node in nodes)
         succeeded = random.random() > min(0.9, risk)
         hours = min(96.0, random.lognormvariate(0.6 if succeeded else 0.1, 1.3))
-        end = min(start + timedelta(hours=hours, seconds=random.randrange(60)), self.end)
+        lasted = timedelta(hours=hours, seconds=random.randrange(60))
+        left = self.end - start
+        end = start + (lasted if lasted < left else left * random.random())
         outcome = "succeeded" if succeeded else _weighted(random, OUTCOMES)
         return Try(job, job.tries, start, end, nodes, succeeded, outcome)
 

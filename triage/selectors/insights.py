@@ -173,11 +173,11 @@ def insights(scope: Scope) -> Insights:
 def queues(scope: Scope) -> list[str]:
     """The queues in which anything ran in the range."""
     found = Attempt.objects.filter(sort_at__gt=scope.since).exclude(queue="").order_by().values_list("queue", flat=True)
-    return sorted(found.distinct()[:200])
+    return sorted(name for name in found.distinct()[:200] if name.isprintable())
 
 
 def clusters() -> list[Cluster]:
-    return list(Cluster.objects.exclude(name="").order_by("name"))
+    return [one for one in Cluster.objects.exclude(name="").order_by("name") if one.name.isprintable()]
 
 
 def minute(moment: datetime | None = None) -> datetime:

@@ -69,7 +69,8 @@ SPANS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1
 _SPAN = re.compile(r"([1-9]\d{0,3})([hdw])\Z")
 _NAMED = re.compile(r"([a-z_]{2,20}):")
 _TOKEN = re.compile(r'(-?)([A-Za-z_]{2,20}:)?(?:"((?:[^"\\]|\\.)*)"(?=\s|$)|(\S+))')
-_ESCAPED = re.compile(r"\\(.)")
+_ESCAPED = re.compile(r"\\u\{([0-9a-f]{1,6})\}|\\(.)")
+"""Inside quotes: what can't be seen or typed by its number, quotes and backslashes by a backslash before them."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,11 @@ class Term:
     negated: bool = False
 
     def __str__(self) -> str:
-        plain = bool(self.value) and not self.value.startswith('"') and not re.search(r"\s", self.value)
+        plain = self.value.isprintable() and " " not in self.value and not self.value.startswith('"')
+        plain = plain and bool(self.value)
         if self.field == WORD and (self.value.startswith("-") or _NAMED.match(self.value)):
             plain = False
-        value = self.value if plain else '"' + re.sub(r'(["\\])', r"\\\1", self.value) + '"'
+        value = self.value if plain else f'"{"".join(map(_escape, self.value))}"'
         return ("-" if self.negated else "") + (f"{self.field}:" if self.field else "") + value
 
 
@@ -225,7 +227,7 @@ class _Reader:
 
     def read(self, token: re.Match[str]) -> None:
         negated, prefix, quoted, bare = token[1] == "-", token[2], token[3], token[4]
-        value = _ESCAPED.sub(r"\1", quoted) if bare is None else bare
+        value = _ESCAPED.sub(_unescape, quoted) if bare is None else bare
         if prefix is None and bare is not None:
             named = _NAMED.fullmatch(bare)
             if named:  # `node:` with nothing after it
@@ -254,6 +256,19 @@ class _Reader:
             text = ((prefix or "") + value).strip()
             if text:
                 self.terms.append(Term(WORD, text, negated))
+
+
+def _escape(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
+
+
+def _unescape(match: re.Match[str]) -> str:
+    if match[1] is None:
+        return match[2]
+    number = int(match[1], 16)
+    return chr(number) if 0 < number < 0x110000 and not 0xD800 <= number < 0xE000 else ""
 
 
 def _meant(word: str, known: Iterable[str], after: str = "") -> str:

@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 from django import template
 from django.urls import reverse
+from django.utils.html import escape, format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from triage.selectors.query import Query, Term
 from triage.selectors.rules import plain_title
@@ -91,3 +93,13 @@ def sentence(text: str) -> str:
     """With a capital at the beginning and a full stop at the end."""
     text = text.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".") if text else ""
+
+
+@register.filter
+def coded(text: str) -> SafeString:
+    """A rule's words with what stands in backticks as code."""
+    parts = str(text).split("`")
+    if len(parts) % 2 == 0:  # one without its partner
+        return escape(text)
+    shown = ((format_html("<code>{}</code>", part) if place % 2 else escape(part),) for place, part in enumerate(parts))
+    return format_html_join("", "{}", shown)

@@ -41,7 +41,6 @@ urlpatterns = [
     path("insights.csv", insights.as_csv, name="insights-csv"),
     path("rules/", rules.index, name="rules"),
     path("rules/<str:rule_id>/", rules.rule, name="rule"),
-    path("node-note/", nodes.note, name="node-note"),
     path("attempts/<int:pk>/", attempts.attempt, name="attempt"),
     path("attempts/<int:pk>/progress/", attempts.progress, name="attempt-progress"),
     path("attempts/<int:pk>/retry/", attempts.retry, name="attempt-retry"),

@@ -8,7 +8,6 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST
 
 from triage.models import Cluster
 from triage.selectors import nodes as select
@@ -27,7 +26,7 @@ def index(request: HttpRequest) -> HttpResponse:
     """
     if "name" in request.GET:
         return _page(request, request.GET["name"])
-    clusters = list(Cluster.objects.exclude(name="").order_by("name"))
+    clusters = [one for one in Cluster.objects.exclude(name="").order_by("name") if one.name.isprintable()]
     cluster = next((one for one in clusters if one.name == request.GET.get("cluster")), None)
     search = printable_value(request.GET.get("q", ""))
     fleet = select.fleet(cluster, search=search)
@@ -49,15 +48,12 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @signed_in
 def page(request: HttpRequest, name: str) -> HttpResponse:
-    """One node. A name that several clusters use shows the one that used it last, and leads to the others."""
+    """One node; a POST notes something of it. A name in several clusters shows the one that used it last."""
     return _page(request, name)
 
 
-@require_POST
-@signed_in
-def note(request: HttpRequest) -> HttpResponse:
+def _note(request: HttpRequest, name: str, cluster: Cluster) -> HttpResponse:
     """Notes something, drains the node or returns it to service: by the button that was pressed."""
-    name, cluster = request.POST.get("name", ""), _known(request.POST.get("name", ""), request.POST.get("cluster", ""))
     text = request.POST.get("text", "")
     try:
         match request.POST.get("action"):
@@ -75,16 +71,6 @@ def note(request: HttpRequest) -> HttpResponse:
     return redirect(node_url(name, cluster.name))
 
 
-def _known(name: str, cluster: str) -> Cluster:
-    """The cluster of a node on which something ran."""
-    if not name or "\x00" in name:
-        raise Http404
-    found = next((one for one in select.clusters_of(name) if one.name == cluster), None)
-    if found is None:
-        raise Http404
-    return found
-
-
 def _page(request: HttpRequest, name: str) -> HttpResponse:
     if not name or "\x00" in name:
         raise Http404
@@ -93,6 +79,8 @@ def _page(request: HttpRequest, name: str) -> HttpResponse:
         return render(request, "node/unknown.html", {"section": "nodes", "name": name}, status=404)
     asked = request.GET.get("cluster")
     cluster = next((one for one in clusters if one.name == asked), clusters[0])
+    if request.method == "POST":
+        return _note(request, name, cluster)
     node = select.node_page(name, cluster, [one.name for one in clusters if one != cluster])
     context: dict[str, Any] = {
         "section": "nodes",
