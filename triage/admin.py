@@ -8,7 +8,20 @@ from django.contrib import admin
 from django.db.models import Model
 from django.http import HttpRequest
 
-from triage.models import Attempt, Cluster, Collection, Diagnosis, Discovery, Stream, TimelineEvent, Workload
+from triage.models import (
+    Attempt,
+    Cluster,
+    Collection,
+    Comment,
+    Diagnosis,
+    Discovery,
+    Incident,
+    ShareLink,
+    Stream,
+    TimelineEvent,
+    Verdict,
+    Workload,
+)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -55,4 +68,12 @@ admin.site.register(
     Diagnosis, _show("title", "attempt", "outcome", "domain", "sub_domain", "rule", "ruleset", "created_at")
 )
 admin.site.register(Discovery, _show("connector", "cluster", "last_run_at", "last_error"))
+admin.site.register(Verdict, _show("attempt", "kind", "title", "by", "created_at", "ended_at", list_filter=["kind"]))
+admin.site.register(
+    Incident, _show("__str__", "title", "status", "assignee", "severity", "attempts_count", list_filter=["status"])
+)
+admin.site.register(Comment, _show("created_at", "author", "attempt", "incident", "edited_at", "deleted_at"))
+admin.site.register(
+    ShareLink, _show("created_at", "by", "attempt", "incident", "expires_at", "revoked_at", exclude=["nonce"])
+)
 admin.site.register(TimelineEvent, _show("happened_at", "kind", "actor", "attempt", "payload"))

@@ -15,7 +15,7 @@ from triage.models import Attempt, EventKind, Incident, IncidentStatus, Membersh
 from triage.selectors.attempts import CursorError
 
 PAGE_SIZE = 50
-MAX_ATTEMPTS = 100
+MAX_ATTEMPTS = 25
 MAX_NODES = 20
 SERVICE_EVENTS = (EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
 STATES = {
@@ -101,7 +101,7 @@ def get_incident(incident_id: int) -> Incident:
     return Incident.objects.select_related("assignee", "merged_into", "split_from").get(pk=incident_id)
 
 
-def incident_detail(incident_id: int) -> IncidentDetail:
+def incident_detail(incident_id: int, *, attempts: int = MAX_ATTEMPTS) -> IncidentDetail:
     """What the page of an incident shows. Raises Incident.DoesNotExist."""
     incident = get_incident(incident_id)
     members = Attempt.objects.filter(membership__incident=incident)
@@ -114,7 +114,7 @@ def incident_detail(incident_id: int) -> IncidentDetail:
     )
     return IncidentDetail(
         incident=incident,
-        attempts=members_of(incident),
+        attempts=members_of(incident, attempts),
         nodes=_with_service(nodes[:MAX_NODES]),
         node_count=len(nodes) if len(nodes) <= MAX_NODES else _nodes(members).count(),
         workloads=[

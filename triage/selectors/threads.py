@@ -13,6 +13,8 @@ from triage.models.timeline import SPOKEN
 from triage.services.incidents import family
 
 MAX_ENTRIES = 200
+NEWEST = 50
+"""Entries of an incident that are shown at first."""
 
 
 class Group(StrEnum):
@@ -48,6 +50,10 @@ _KINDS: dict[Group, tuple[str, ...]] = {
 _NAMED = tuple(kind for kinds in _KINDS.values() for kind in kinds)
 _SEEN = (*_NAMED, EventKind.COMMENT_EDITED, EventKind.COMMENT_DELETED, EventKind.DIAGNOSIS_RECORDED)
 """What changes how a thread looks."""
+_COLUMNS = (
+    "kind", "node", "happened_at", "payload", "incident_id", "actor__username", "actor__first_name", "actor__last_name",
+    "attempt__number", "attempt__workload__workload_id", "attempt__workload__name", "cluster__name",
+)  # fmt: skip
 MANY = 1_000
 """System events are counted up to here."""
 
@@ -89,7 +95,7 @@ def attempt_state(attempt: Attempt) -> str:
     return _latest(TimelineEvent.objects.filter(attempt=attempt, kind__in=_SEEN))
 
 
-def incident_thread(incident_id: int, groups: Sequence[str], *, limit: int = MAX_ENTRIES) -> Thread:
+def incident_thread(incident_id: int, groups: Sequence[str], *, limit: int = NEWEST) -> Thread:
     """What happened to an incident, to what was merged into it, to its attempts and the nodes that they blame, newest
     first.
     """
@@ -157,7 +163,7 @@ def _thread(parts: Sequence[QuerySet[TimelineEvent]], limit: int, *, system: int
     """The newest entries of several parts together, newest first."""
     found: dict[int, TimelineEvent] = {}
     for part in parts:
-        rows = part.select_related("actor", "attempt__workload", "incident", "cluster").defer("attempt__search")
+        rows = part.select_related("actor", "attempt__workload", "cluster").only(*_COLUMNS)
         found |= {event.pk: event for event in rows.order_by("-happened_at", "-id")[: limit + 1]}
     events = sorted(found.values(), key=lambda event: (event.happened_at, event.pk), reverse=True)
     comments = _comments(event.payload.get("comment") for event in events if event.kind == EventKind.COMMENT_ADDED)

@@ -25,6 +25,7 @@ from triage.web.views.attempts import download
 
 VIEWS = (("open", "Open"), ("mine", "Yours"), ("resolved", "Resolved"))
 GROUPS = ((Group.COMMENTS, "Comments"), (Group.DECISIONS, "Decisions"), (Group.ATTEMPTS, "Attempts"))
+ALL_ATTEMPTS = 1_000
 ALL = 5_000
 """Entries of a timeline that a page shows at most."""
 
@@ -76,7 +77,8 @@ def page(request: HttpRequest, pk: int) -> HttpResponse:
             target = target.merged_into
         messages.info(request, f"{incident.name} was merged into this incident.")
         return redirect("incident", pk=target.pk)
-    detail = select.incident_detail(pk)
+    every = request.GET.get("attempts") == "all"
+    detail = select.incident_detail(pk, attempts=ALL_ATTEMPTS if every else select.MAX_ATTEMPTS)
     return render(
         request,
         "incident/page.html",
