@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import CANONICAL, Triaged, work
+from tests.e2e.conftest import Triaged, work
 from triage.models import Attempt
 from triage.services.bundles import import_bundle
 

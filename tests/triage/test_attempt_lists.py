@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from tests.triage import cast
 from tests.triage.conftest import MakeAttempt
 from triage.models import Attempt
+from triage.selectors import facets as facet
 from triage.selectors.attempts import (
     AttemptFilter,
     CursorError,
@@ -21,7 +22,6 @@ from triage.selectors.attempts import (
     list_attempts,
     triage_counts,
 )
-from triage.selectors import facets as facet
 from triage.services.attempts import record_attempt
 from triage.services.triage import request_triage
 

@@ -4,35 +4,69 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('triage', '0007_tokens_and_observations'),
+        ("triage", "0007_tokens_and_observations"),
     ]
 
     operations = [
         migrations.RemoveIndex(
-            model_name='attempt',
-            name='attempt_counts',
+            model_name="attempt",
+            name="attempt_counts",
         ),
         migrations.AddField(
-            model_name='attempt',
-            name='blames',
-            field=models.GeneratedField(db_persist=True, expression=models.Case(models.When(blamed_nodes=[], then=models.Value(False)), default=models.Value(True)), help_text='Whether any node is to blame.', output_field=models.BooleanField()),
+            model_name="attempt",
+            name="blames",
+            field=models.GeneratedField(
+                db_persist=True,
+                expression=models.Case(
+                    models.When(blamed_nodes=[], then=models.Value(False)), default=models.Value(True)
+                ),
+                help_text="Whether any node is to blame.",
+                output_field=models.BooleanField(),
+            ),
         ),
         migrations.AddIndex(
-            model_name='attempt',
-            index=models.Index(condition=models.Q(('outcome', 'succeeded'), _negated=True), fields=['-sort_at', '-id'], name='failure_newest'),
+            model_name="attempt",
+            index=models.Index(
+                condition=models.Q(("outcome", "succeeded"), _negated=True),
+                fields=["-sort_at", "-id"],
+                name="failure_newest",
+            ),
         ),
         migrations.AddIndex(
-            model_name='attempt',
-            index=models.Index(condition=models.Q(('outcome', 'succeeded'), _negated=True), fields=['domain', '-sort_at', '-id'], name='failure_by_domain'),
+            model_name="attempt",
+            index=models.Index(
+                condition=models.Q(("outcome", "succeeded"), _negated=True),
+                fields=["domain", "-sort_at", "-id"],
+                name="failure_by_domain",
+            ),
         ),
         migrations.AddIndex(
-            model_name='attempt',
-            index=models.Index(condition=models.Q(models.Q(('outcome', 'succeeded'), _negated=True), ('blames', True)), fields=['-sort_at'], name='failure_with_node'),
+            model_name="attempt",
+            index=models.Index(
+                condition=models.Q(models.Q(("outcome", "succeeded"), _negated=True), ("blames", True)),
+                fields=["-sort_at"],
+                name="failure_with_node",
+            ),
         ),
         migrations.AddIndex(
-            model_name='attempt',
-            index=models.Index(condition=models.Q(('outcome', 'succeeded'), _negated=True), fields=['sort_at'], include=('domain', 'sub_domain', 'outcome', 'triage_state', 'verdict_status', 'cluster', 'user', 'queue', 'lost_gpu_hours', 'blames'), name='failure_counts'),
+            model_name="attempt",
+            index=models.Index(
+                condition=models.Q(("outcome", "succeeded"), _negated=True),
+                fields=["sort_at"],
+                include=(
+                    "domain",
+                    "sub_domain",
+                    "outcome",
+                    "triage_state",
+                    "verdict_status",
+                    "cluster",
+                    "user",
+                    "queue",
+                    "lost_gpu_hours",
+                    "blames",
+                ),
+                name="failure_counts",
+            ),
         ),
     ]
