@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import exp, lgamma, log, sqrt
 
 Z = 1.959963984540054
@@ -48,9 +49,10 @@ def time_between(events: int, hours: float) -> Between:
     return Between(hours / events if events else None, hours / high, hours / low if low > 0 else None)
 
 
+@lru_cache(maxsize=1024)
 def poisson_interval(events: int) -> tuple[float, float]:
-    """The 95 % interval of a Poisson mean of which `events` were seen. Beyond 200 by Byar's approximation."""
-    if events > 200:
+    """The 95 % interval of a Poisson mean of which `events` were seen. Beyond 60 by Byar's approximation."""
+    if events > 60:
         return _byar(events, -Z), _byar(events + 1, Z)
     low = 0.0 if events == 0 else _solve(lambda mean: 1 - _poisson_below(events - 1, mean), 0.025, 0.0, float(events))
     high = _solve(

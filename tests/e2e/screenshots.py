@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from playwright.sync_api import Browser
 
 from tests.e2e.conftest import CANONICAL, SAMPLES, Triaged, sign_in
 from triage.models import Attempt
+from triage.selectors.nodes import fleet
 from triage.services.comments import add_comment
 from triage.services.incidents import assign, link_ticket, set_severity, set_status
 from triage.services.quotes import read_quote
 from triage.services.sharing import make_share, share_token
 from triage.services.verdicts import Answer, correct
+from triage.templatetags.fleet import node_url
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "screenshots"
 SIZES = ((1440, 900), (390, 844))
@@ -73,17 +76,38 @@ def test_take_pictures(browser: Browser, live_server: Any, demo: User, triaged: 
         "upload": "/upload/",
         **people_pages(ids, demo),
     }
+    _take(browser, live_server.url, pages, whole=("attempt",), back_to=f"/attempts/{canonical}/")
+
+
+def test_take_pictures_of_a_fleet(browser: Browser, live_server: Any, demo: object, transactional_db: None) -> None:
+    call_command("seed_fleet", attempts=6000, nodes=160, days=84, verbosity=0)
+    worst = fleet().nodes[0]
+    address = node_url(worst.name, worst.cluster)
+    pages = {
+        "inbox": "/?q=ended:7d",
+        "node": address,
+        "nodes": "/nodes/",
+        "insights": "/insights/",
+        "rules": "/rules/",
+        "rule": "/rules/xid.149/",
+    }
+    _take(browser, live_server.url, pages, whole=("node", "insights"))
+
+
+def _take(browser: Browser, site: str, pages: dict[str, str], *, whole: tuple[str, ...], back_to: str = "") -> None:
+    """Every page in both sizes and themes; those in `whole` also from top to bottom; the sign-in that leads back."""
     for width, height in SIZES:
         for theme in ("light", "dark"):
             context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)  # type: ignore[arg-type]
             page = context.new_page()
-            page.goto(f"{live_server.url}/sign-in/?next=/attempts/{canonical}/")
-            page.screenshot(path=FOLDER / f"sign-in-{theme}-{width}.png")
-            sign_in(context, live_server.url)
+            if back_to:
+                page.goto(f"{site}/sign-in/?next={back_to}")
+                page.screenshot(path=FOLDER / f"sign-in-{theme}-{width}.png")
+            sign_in(context, site)
             for name, address in pages.items():
-                page.goto(live_server.url + address)
+                page.goto(site + address)
                 page.wait_for_load_state("networkidle")
                 page.screenshot(path=FOLDER / f"{name}-{theme}-{width}.png")
-                if name == "attempt" and width == SIZES[0][0]:
+                if name in whole and width == SIZES[0][0]:
                     page.screenshot(path=FOLDER / f"{name}-{theme}-{width}-whole.png", full_page=True)
             context.close()

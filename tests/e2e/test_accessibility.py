@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.core.management import call_command
 from playwright.sync_api import Page
 
 from tests.e2e.conftest import Triaged
+from triage.models import Attempt
+from triage.templatetags.fleet import node_url
 
 pytestmark = pytest.mark.browser
 
@@ -22,6 +25,16 @@ def addresses(triaged: Triaged, imported: Triaged) -> list[str]:
         found.append(f"/attempts/{attempt.pk}/")
         found += [f"/attempts/{attempt.pk}/evidence/{ref}/" for ref in list(attempt.diagnosis.evidence)[:1]]
     found.append(f"/attempts/{imported('net-ib-link-down').pk}/")
+    call_command("seed_fleet", attempts=400, nodes=40, days=60, verbosity=0)
+    named = Attempt.objects.exclude(blamed_nodes=[]).select_related("cluster").latest("sort_at")
+    found += ["/?q=", "/?q=domain:hardwear", "/?q=&cols=ran,outcome,queue,nodes,rule", "/?q=domain:storage+user:nobody"]
+    found += [
+        node_url(named.blamed_nodes[0], named.cluster.name),
+        "/nodes/",
+        "/nodes/?q=none-like-it",
+        "/nodes/unknown/",
+    ]
+    found += ["/insights/", "/insights/?queue=nobody", "/rules/", "/rules/xid.149/", "/rules/xid.event/", "/views/"]
     return [*found, "/nowhere/", f"/attempts/{attempt.pk}/streams/{attempt.streams.first().name}"]
 
 

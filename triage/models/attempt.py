@@ -161,6 +161,12 @@ class Attempt(models.Model):
                 fields=["rule", "sort_at"], name="attempt_by_rule", opclasses=["varchar_pattern_ops", "timestamptz_ops"]
             ),
             models.Index(fields=["-sort_at", "-id"], name="failure_newest", condition=FAILURE),
+            models.Index(
+                fields=["sort_at"],
+                include=["cluster", "user", "queue"],
+                name="success_counts",
+                condition=models.Q(outcome="succeeded"),
+            ),
             models.Index(fields=["domain", "-sort_at", "-id"], name="failure_by_domain", condition=FAILURE),
             models.Index(fields=["-sort_at"], name="failure_with_node", condition=FAILURE & models.Q(blames=True)),
             # all that facets and insights count, so that they are counted in the index alone

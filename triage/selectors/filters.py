@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Subquery
 from django.http import QueryDict
 from django.utils.dateparse import parse_datetime
 
@@ -150,6 +150,14 @@ def _or_prefix(column: str) -> Callable[[Values], Q]:
     return condition
 
 
+def _cluster(values: Values) -> Q:
+    """Each name as a value of its own that is looked up once, so that an index alone can answer."""
+    found = Q(pk__in=[])
+    for name in values:
+        found |= Q(cluster=Subquery(Cluster.objects.filter(name=name).values("pk")[:1]))
+    return found
+
+
 def _node(values: Values) -> Q:
     named = [node for node in values if node != NO_NODE]
     found = Q(blamed_nodes__overlap=named) if named else Q(pk__in=[])
@@ -192,7 +200,7 @@ _CONDITIONS: dict[str, Callable[[Values], Q]] = {
     "outcome": _in("outcome"),
     "status": _in("triage_state"),
     "verdict": _in("verdict_status"),
-    "cluster": lambda values: Q(cluster__in=Cluster.objects.filter(name__in=values)),
+    "cluster": _cluster,
     "user": _or_prefix("user"),
     "queue": _or_prefix("queue"),
     "workload": _workload,

@@ -195,7 +195,6 @@ class FleetNode:
     name: str
     cluster: str
     attempts: int
-    failed: int
     blamed: int
     lost: float
     last: datetime | None
@@ -219,13 +218,16 @@ class Fleet:
 
 
 _FLEET = """
-SELECT node, cluster_id, count(*), count(*) FILTER (WHERE outcome NOT IN ('succeeded', '')),
-       count(*) FILTER (WHERE node = ANY(blamed_nodes)),
-       coalesce(sum(lost_gpu_hours) FILTER (WHERE node = ANY(blamed_nodes)), 0),
-       max(sort_at) FILTER (WHERE node = ANY(blamed_nodes))
-FROM triage_attempt, unnest(nodes) AS node
-WHERE sort_at >= %s {cluster}
-GROUP BY node, cluster_id
+WITH ran AS (
+    SELECT node, cluster_id, count(*) AS attempts FROM triage_attempt, unnest(nodes) AS node
+    WHERE sort_at >= %s {cluster} GROUP BY node, cluster_id
+), blamed AS (
+    SELECT node, cluster_id, count(*) AS times, sum(lost_gpu_hours) AS lost, max(sort_at) AS last
+    FROM triage_attempt, unnest(blamed_nodes) AS node
+    WHERE blames AND NOT outcome = 'succeeded' AND sort_at >= %s {cluster} GROUP BY node, cluster_id
+)
+SELECT ran.node, ran.cluster_id, ran.attempts, coalesce(times, 0), coalesce(lost, 0), last
+FROM ran LEFT JOIN blamed ON blamed.node = ran.node AND blamed.cluster_id = ran.cluster_id
 """
 
 
@@ -238,28 +240,27 @@ def fleet(cluster: Cluster | None = None, *, limit: int = 50, search: str = "", 
     names = dict(Cluster.objects.values_list("pk", "name"))
     with connection.cursor() as cursor:
         condition = "AND cluster_id = %s" if cluster else ""
-        cursor.execute(_FLEET.format(cluster=condition), [since, cluster.pk] if cluster else [since])
+        params = [since, cluster.pk] if cluster else [since]
+        cursor.execute(_FLEET.format(cluster=condition), params * 2)
         rows = cursor.fetchall()
     totals: dict[int, list[int]] = defaultdict(lambda: [0, 0])
-    for _, cluster_id, attempts, _, blamed, _, _ in rows:
+    for _, cluster_id, attempts, blamed, _, _ in rows:
         totals[cluster_id][0] += blamed
         totals[cluster_id][1] += attempts
     drained = _drained(cluster)
     found = []
-    for name, cluster_id, attempts, failed, blamed, lost, last in rows:
+    for name, cluster_id, attempts, blamed, lost, last in rows:
         out = (name, cluster_id) in drained
         if search.lower() not in name.lower() or not (blamed or out or search):
             continue
         share = wilson(blamed, attempts)
         rest = wilson(totals[cluster_id][0] - blamed, totals[cluster_id][1] - attempts)
         found.append(
-            FleetNode(
-                name, names.get(cluster_id, ""), attempts, failed, blamed, lost, last, share, standing(share, rest), out
-            )
+            FleetNode(name, names.get(cluster_id, ""), attempts, blamed, lost, last, share, standing(share, rest), out)
         )
     found.sort(key=lambda node: (-node.share.low, -node.share.share, node.name))
     shown = [node for node in found if node.blamed or search][:limit]
-    blamed_nodes = sum(1 for row in rows if row[4])
+    blamed_nodes = sum(1 for row in rows if row[3])
     return Fleet(
         nodes=shown,
         total=len(rows),

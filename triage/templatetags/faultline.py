@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django import template
@@ -23,6 +24,7 @@ REFERENCES = re.compile(r"\s*\[(e\d+(?:,\s*e\d+)*)\]")
 
 
 @register.simple_tag
+@lru_cache(maxsize=512)
 def icon(name: str, classes: str = "") -> SafeString:
     """One Lucide icon out of the sprite. Decoration only: the word beside it carries the meaning."""
     return format_html(
@@ -34,6 +36,7 @@ def icon(name: str, classes: str = "") -> SafeString:
 
 
 @register.simple_tag
+@lru_cache(maxsize=1024)
 def chip(domain: str, sub_domain: str = "") -> SafeString:
     """Domain as icon, word and hue; the sub-domain quietly beside it."""
     known = domain if domain in words.DOMAINS else "unattributed"
@@ -47,6 +50,7 @@ def chip(domain: str, sub_domain: str = "") -> SafeString:
 
 
 @register.simple_tag
+@lru_cache(maxsize=512)
 def status(state: str, symbol: str, text: str) -> SafeString:
     return format_html('<span class="status" data-s="{}">{}{}</span>', state, icon(symbol), text)
 
