@@ -85,7 +85,7 @@ def test_a_permalink_opens_at_its_line_and_wrapping_lasts(
     expect(page.locator("#L1768")).to_be_in_viewport()
     page.get_by_role("button", name="Wrap").click()
     expect(page.locator("#log")).to_have_class(re.compile("wrap-on"))
-    page.get_by_placeholder("Line of 1912").fill("3")
+    page.get_by_label("Go to a line or a time").fill("3")
     page.get_by_role("button", name="Go", exact=True).click()
     expect(page.locator("#L3")).to_have_class(re.compile("cause"))
     expect(page.locator("#log")).to_have_class(re.compile("wrap-on"))
@@ -96,7 +96,7 @@ def test_a_permalink_opens_at_its_line_and_wrapping_lasts(
 def test_the_theme_is_kept_from_the_first_byte_on(signed_page: Page, live_server: Any) -> None:
     page = signed_page
     page.goto(f"{live_server.url}/")
-    page.locator("details.menu > summary").click()
+    page.get_by_label("preferences and account").click()
     with page.expect_response(re.compile("/preferences/")):
         page.get_by_label("Theme").select_option("dark")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
@@ -114,7 +114,7 @@ def test_signing_in_returns_to_where_one_wanted_to_go_and_out_again(page: Page, 
     page.get_by_label("Password").fill("demo")
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url(f"{live_server.url}/upload/")
-    page.locator("details.menu > summary").click()
+    page.get_by_label("preferences and account").click()
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url(re.compile("/sign-in/"))
     page.goto(f"{live_server.url}/")

@@ -49,7 +49,7 @@ def test_single_keys_can_be_switched_off(signed_page: Page, live_server: Any, tr
     triaged()
     page = signed_page
     page.goto(f"{live_server.url}/")
-    page.locator("details.menu > summary").click()
+    page.get_by_label("preferences and account").click()
     with page.expect_response(re.compile("/preferences/")):
         page.get_by_label("Single-key shortcuts").uncheck()
     page.reload()

@@ -63,7 +63,7 @@ def test_upload_and_theme_need_no_script(plain_page: Page, live_server: Any, tra
     page.get_by_role("button", name="Diagnose").click()
     page.wait_for_url(re.compile(r"/attempts/\d+/$"))
     assert Attempt.objects.count() == 1
-    page.locator("details.menu > summary").click()
+    page.get_by_label("preferences and account").click()
     page.get_by_label("Theme").select_option("dark")
     page.get_by_role("button", name="Save").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
