@@ -37,6 +37,11 @@ def printable(text: str) -> str:
     return _HIDDEN.sub(_mark, ANSI.sub("", text))
 
 
+def readable(text: str) -> str:
+    """The same for a text of several lines; line ends become line feeds."""
+    return "\n".join(printable(line) for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+
+
 def printable_tree(value: Any) -> Any:
     """The same for every string inside lists and dictionaries: a whole diagnosis at once. Keys too."""
     if isinstance(value, str):

@@ -16,6 +16,7 @@ from triage.services.events import record_event
 from triage.services.facts import keepable
 from triage.services.masking import mask_text
 from triage.services.quotes import Quote
+from triage.text import readable
 
 MAX_LENGTH = 20_000
 MAX_QUOTES = 10
@@ -131,7 +132,7 @@ def _own(comment_id: int, actor: AbstractBaseUser) -> Comment:
 
 
 def _checked(text: str, quoted: bool) -> str:
-    text = mask_text(keepable(_same(text)))
+    text = mask_text(keepable(readable(_same(text))))
     if not text and not quoted:
         raise CommentRefused("Write something, or quote a line.")
     if len(text) > MAX_LENGTH:

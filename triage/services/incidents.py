@@ -25,6 +25,7 @@ from triage.models import (
 from triage.services.events import record_event
 from triage.services.facts import keepable, short
 from triage.services.grouping import in_force, renew_totals
+from triage.text import printable
 
 BY_HAND = tuple(status for status in IncidentStatus if status != IncidentStatus.REGRESSED)
 """The statuses that people set; `regressed` comes by itself."""
@@ -55,7 +56,12 @@ def set_status(incident_id: int, actor: AbstractBaseUser, status: str, *, seen: 
     incident.status, incident.status_at = status, timezone.now()
     incident.save(update_fields=["status", "status_at"])
     record_event(
-        EventKind.INCIDENT_STATUS, incident=incident, actor=actor, before=seen, after=status, note=short(note, 300)
+        EventKind.INCIDENT_STATUS,
+        incident=incident,
+        actor=actor,
+        before=seen,
+        after=status,
+        note=short(printable(note), 300),
     )
     return True
 
@@ -105,7 +111,7 @@ def set_severity(incident_id: int, actor: AbstractBaseUser, severity: int | None
 def rename(incident_id: int, actor: AbstractBaseUser, title: str) -> bool:
     """Gives the incident another title. Raises IncidentRefused."""
     incident = _locked(incident_id)
-    title = short(" ".join(title.split()), 500)
+    title = short(printable(" ".join(title.split())), 500)
     if not title:
         raise IncidentRefused("A title has at least one word.")
     if title == incident.title:
@@ -187,7 +193,7 @@ def split(incident_id: int, attempt_ids: Collection[int], actor: AbstractBaseUse
     if len(chosen) == members.count():
         raise IncidentRefused("These are all of its attempts. Leave at least one, or change the title instead.")
     new = Incident.objects.create(
-        title=short(" ".join(title.split()), 500) or incident.title,
+        title=short(printable(" ".join(title.split())), 500) or incident.title,
         domain=incident.domain,
         sub_domain=incident.sub_domain,
         rule=incident.rule,
@@ -249,9 +255,11 @@ def link_ticket(incident_id: int, actor: AbstractBaseUser, *, url: str, label: s
         raise IncidentRefused("A ticket's address begins with https:// or http://.")
     if incident.tickets.count() >= MAX_TICKETS:
         raise IncidentRefused(f"At most {MAX_TICKETS} tickets.")
-    label = short(" ".join(label.split()), 100) or short(parts.path.rstrip("/").rsplit("/", 1)[-1] or parts.netloc, 100)
+    label = short(printable(" ".join(label.split())), 100) or short(
+        parts.path.rstrip("/").rsplit("/", 1)[-1] or parts.netloc, 100
+    )
     ticket, created = Ticket.objects.get_or_create(
-        incident=incident, url=url, defaults={"label": label, "note": short(note.strip(), 300), "by": actor}
+        incident=incident, url=url, defaults={"label": label, "note": short(printable(note.strip()), 300), "by": actor}
     )
     if created:
         record_event(EventKind.TICKET_LINKED, incident=incident, actor=actor, label=ticket.label, url=url)

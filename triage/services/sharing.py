@@ -20,6 +20,7 @@ from django.utils.crypto import salted_hmac
 from triage.models import Attempt, EventKind, Incident, ShareLink, ShareOpening
 from triage.services.events import record_event
 from triage.services.facts import short
+from triage.text import printable
 
 DEFAULT_DAYS = 7
 DAYS = (1, 7, 30)
@@ -40,7 +41,7 @@ def make_share(
     share = ShareLink.objects.create(
         **where,
         nonce=secrets.token_urlsafe(16),
-        note=short(" ".join(note.split()), 200),
+        note=short(printable(" ".join(note.split())), 200),
         by=actor,
         expires_at=timezone.now() + timedelta(days=days),
     )

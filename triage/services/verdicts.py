@@ -28,6 +28,7 @@ from triage.models import (
 from triage.services.attempts import refresh_search
 from triage.services.events import record_event
 from triage.services.facts import keepable, short
+from triage.text import printable, readable
 
 MAX_REASON = 4_000
 
@@ -101,7 +102,7 @@ def correct(
 ) -> Verdict:
     """The diagnosis is wrong or not all; `answer` is what is right. Raises VerdictRefused, VerdictConflict."""
     attempt = _locked(attempt_id)
-    reason = keepable(reason.strip())
+    reason = keepable(readable(reason.strip()))
     standing = attempt.verdict
     if (
         standing
@@ -118,7 +119,7 @@ def correct(
         diagnosis=diagnosis,
         kind=kind,
         reason=reason,
-        title=short(answer.title.strip() or diagnosis.title, 500),
+        title=short(printable(answer.title.strip()) or diagnosis.title, 500),
         domain=answer.domain,
         sub_domain=answer.sub_domain,
         nodes=[short(node, 253) for node in dict.fromkeys(answer.nodes)],

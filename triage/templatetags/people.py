@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 from triage.models import Attempt, Comment, Incident, IncidentStatus, Severity, VerdictStatus
 from triage.templatetags.faultline import daytime, icon, status
-from triage.text import cut, printable
+from triage.text import cut, printable, readable
 from triage.web import words
 from triage.web.discussion import show_quote
 from triage.web.markdown import render
@@ -130,7 +130,7 @@ def event_icon(kind: str) -> SafeString:
 @register.filter
 def multiline(text: str) -> str:
     """Plain text of several lines, each made printable."""
-    return "\n".join(printable(line) for line in text.split("\n"))
+    return readable(text)
 
 
 @register.simple_tag(takes_context=True)

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from triage.services.comments import MENTION
-from triage.text import printable
+from triage.text import printable, readable
 
 TAGS = {
     "a", "b", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "hr", "li", "ol", "p", "pre", "s",
@@ -104,7 +104,7 @@ _PARSER = _parser()
 
 @lru_cache(maxsize=1024)
 def _render(text: str, mentions: frozenset[str], headings_from: int) -> str:
-    shown = "\n".join(printable(line) for line in text.split("\n"))
+    shown = readable(text)
     environment = {"mentions": mentions}
     tokens = _PARSER.parse(shown, environment)
     for token in tokens:

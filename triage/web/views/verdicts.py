@@ -151,7 +151,8 @@ def _answer(found: Attempt, values: dict[str, Any], lines: list[Any]) -> verdict
     assert found.diagnosis is not None
     domain, _, sub_domain = values["cause"].partition("/")
     nodes = [*values["nodes"], *values["more_nodes"].replace(",", " ").split()]
-    nodes = list(dict.fromkeys(node for node in nodes if node))[:1000]
+    known = {printable(node): node for node in [*found.nodes, *found.blamed_nodes]}
+    nodes = list(dict.fromkeys(known.get(node, node) for node in nodes if node))[:1000]
     title = " ".join(values["title"].split())
     if not title and values["kind"] == VerdictKind.INCOMPLETE:
         title = found.diagnosis.title
@@ -205,7 +206,7 @@ def _form(found: Attempt, values: dict[str, Any], errors: dict[str, str] | None 
         "errors": errors or {},
         "kinds": kinds,
         "causes": causes,
-        "nodes": [(node, printable(node), node in picked) for node in shown[:MAX_NODES_SHOWN]],
+        "nodes": [(printable(node), node in picked or printable(node) in picked) for node in shown[:MAX_NODES_SHOWN]],
         "nodes_left": max(0, len(shown) - MAX_NODES_SHOWN),
         "lines_url": reverse("evidence-first", args=[found.pk]) + "?" + urlencode({"for": "correction"}),
     }
