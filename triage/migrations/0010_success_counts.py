@@ -4,14 +4,18 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('triage', '0009_incidents_of_earlier_attempts'),
+        ("triage", "0009_incidents_of_earlier_attempts"),
     ]
 
     operations = [
         migrations.AddIndex(
-            model_name='attempt',
-            index=models.Index(condition=models.Q(('outcome', 'succeeded')), fields=['sort_at'], include=('cluster', 'user', 'queue'), name='success_counts'),
+            model_name="attempt",
+            index=models.Index(
+                condition=models.Q(("outcome", "succeeded")),
+                fields=["sort_at"],
+                include=("cluster", "user", "queue"),
+                name="success_counts",
+            ),
         ),
     ]
