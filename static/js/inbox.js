@@ -8,6 +8,7 @@
   function options() { return Array.prototype.slice.call(list.querySelectorAll("[role='option']")); }
 
   function close() {
+    asked += 1;  // what is still on its way comes too late
     list.hidden = true;
     active = -1;
     box.setAttribute("aria-expanded", "false");
@@ -28,7 +29,8 @@
     box.value = option.dataset.query;
     box.focus();
     box.setSelectionRange(box.value.length, box.value.length);
-    ask();
+    close();
+    if (/:$/.test(box.value)) ask();  // a field: its values next
   }
 
   function ask() {
@@ -54,6 +56,7 @@
   function keys(event) {
     if (list.hidden) {
       if (event.key === "ArrowDown") { event.preventDefault(); ask(); }
+      if (event.key === "Escape") { clearTimeout(timer); close(); }
       return;
     }
     var all = options();
@@ -74,7 +77,7 @@
     box.setAttribute("aria-controls", "suggest");
     box.addEventListener("input", function () { clearTimeout(timer); timer = setTimeout(ask, 120); });
     box.addEventListener("keydown", keys);
-    box.addEventListener("blur", function () { asked += 1; close(); });
+    box.addEventListener("blur", close);
     list.addEventListener("mousedown", function (event) {
       var option = event.target.closest("[role='option']");
       if (option) { event.preventDefault(); take(option); }
