@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -28,6 +27,7 @@ from triage.models import (
     Verdict,
     Workload,
 )
+from triage.seeding.rows import Rows
 from triage.seeding.stories import Storyteller
 from triage.seeding.world import Try, World
 from triage.services.diagnoses import missing_sources, named_rules
@@ -56,27 +56,6 @@ class Answer:
     sub_domain: str
     blamed: list[str]
     status: str = "unconfirmed"
-
-
-@dataclass
-class Rows:
-    """Rows of one table, by column."""
-
-    model: type[models.Model]
-    columns: Sequence[str]
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
-
-    def add(self, *values: Any) -> None:
-        self.rows.append(values)
-
-    def write(self, cursor: Any) -> None:
-        if not self.rows:
-            return
-        names = ", ".join(f'"{column}"' for column in self.columns)
-        with cursor.copy(f"COPY {self.model._meta.db_table} ({names}) FROM STDIN") as copy:
-            for row in self.rows:
-                copy.write_row(row)
-        self.rows.clear()
 
 
 def seed(world: World, ruleset: Ruleset, count: int, *, say: Any = lambda text: None) -> None:
