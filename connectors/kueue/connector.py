@@ -12,7 +12,7 @@ import msgspec
 
 from connectors.base import CollectionReport, CollectRequest, ConnectorError, Found
 from connectors.http import Deadline
-from connectors.kube.errors import KubeError
+from connectors.kube.errors import Kind, KubeError
 from connectors.kube.owners import WorkloadRef, gpus_per_node, nodes_of
 from connectors.kube.pods import pods_of
 from connectors.kube.resources import EVENTS, NODES, PODS
@@ -78,7 +78,12 @@ class KueueConnector:
                 seconds = turn if len(scopes) == 1 else 5.0
                 with self._session(seconds + 60.0, stop) as session:
                     watch = PlacementWatch(KueueClient(session), store, namespace, self.config.pod_selector)
-                    versions[namespace] = watch.follow(versions.get(namespace, ""), seconds=seconds, idle=seconds)
+                    try:
+                        versions[namespace] = watch.follow(versions.get(namespace, ""), seconds=seconds, idle=seconds)
+                    except KubeError as error:
+                        if error.kind is Kind.STOPPED:
+                            return
+                        raise
 
     def check(self, seconds: float = CHECK_SECONDS) -> CollectionReport:
         """Are Workloads, pods, events and nodes readable? Within `seconds`."""

@@ -184,7 +184,7 @@ SURROUNDINGS = {
     "plain C": {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     "German": {"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8", "LANGUAGE": "de"},
     "ASCII output": {"PYTHONIOENCODING": "ascii"},
-    "no cache": {"FAULTLINE_CACHE": "/nonexistent/faultline"},
+    "no cache": {"FAULTLINE_CACHE": "/dev/null/faultline"},
 }
 
 

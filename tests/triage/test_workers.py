@@ -65,7 +65,7 @@ def test_a_bundle_is_collected_diagnosed_and_kept(fleet: Fleet, tmp_path: Path, 
     kinds = list(attempt.events.values_list("kind", flat=True))
     assert kinds == [
         "attempt.recorded", "evidence.received", "triage.requested", "triage.started", "source.collected",
-        "diagnosis.recorded",
+        "diagnosis.recorded", "incident.opened",
     ]  # fmt: skip
 
 

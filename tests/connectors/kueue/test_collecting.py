@@ -346,7 +346,15 @@ def test_configuration_is_checked_when_it_is_read(config: dict[str, Any], words:
 
 def test_a_watch_that_runs_on_sees_where_pods_are_placed(cluster: FakeKubernetes, connect: Connect) -> None:
     connector, store, stop = connect(), MemorySightings(), threading.Event()
-    thread = threading.Thread(target=connector.watch_placements, args=(store, stop), kwargs={"turn": 1.0}, daemon=True)
+    raised: list[Exception] = []
+
+    def watch() -> None:
+        try:
+            connector.watch_placements(store, stop, turn=1.0)
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     cluster.put(pod("t5", 0))
     cluster.put(pod("t5", 0, "gpu-a"))
@@ -359,4 +367,4 @@ def test_a_watch_that_runs_on_sees_where_pods_are_placed(cluster: FakeKubernetes
         time.sleep(0.05)
     stop.set()
     thread.join(10)
-    assert not thread.is_alive()
+    assert not thread.is_alive() and raised == []
