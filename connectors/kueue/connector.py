@@ -12,7 +12,7 @@ import msgspec
 
 from connectors.base import CollectionReport, CollectRequest, ConnectorError, Found
 from connectors.http import Deadline
-from connectors.kube.errors import Kind, KubeError
+from connectors.kube.errors import KubeError
 from connectors.kube.owners import WorkloadRef, gpus_per_node, nodes_of
 from connectors.kube.pods import pods_of
 from connectors.kube.resources import EVENTS, NODES, PODS
@@ -23,6 +23,7 @@ from connectors.kueue.collection import KueueCollection
 from connectors.kueue.config import KueueConfig
 from connectors.kueue.discovery import Cursor, Search
 from connectors.kueue.placements import PlacementWatch
+from connectors.refusals import Kind
 from engine.model import Attempt
 
 CHECK_SECONDS = 20.0
