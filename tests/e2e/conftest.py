@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 from triage.models import Attempt, TriageState
 from triage.services.bundles import import_bundle
@@ -86,3 +86,14 @@ def signed_page(context: BrowserContext, live_server: Any, demo: User) -> Iterat
     yield page
     expected = ("401 (Unauthorized)", "Failed to load resource", "422 (")
     assert [text for text in trouble if not any(word in text for word in expected)] == []
+
+
+@pytest.fixture
+def plain_page(browser: Browser, live_server: Any, demo: User) -> Iterator[Page]:
+    """A page of a signed-in person whose browser runs no script."""
+    context = browser.new_context(java_script_enabled=False)
+    sign_in(context, live_server.url)
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    yield page
+    context.close()

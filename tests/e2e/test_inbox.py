@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.conftest import Triaged, sign_in
+from tests.e2e.conftest import Triaged
 from triage.models import Attempt, VerdictStatus
 
 pytestmark = pytest.mark.browser
@@ -148,16 +147,6 @@ def test_figures_of_insights_and_rules_lead_to_lists(signed_page: Page, live_ser
     expect(page.get_by_role("heading", name="Examples")).to_be_visible()
     page.get_by_role("link", name=re.compile(r"times? the root")).click()
     expect(page.get_by_label("Search failures")).to_have_value(re.compile("^rule:"))
-
-
-@pytest.fixture
-def plain_page(browser: Browser, live_server: Any, demo: object) -> Iterator[Page]:
-    context = browser.new_context(java_script_enabled=False)
-    sign_in(context, live_server.url)
-    page = context.new_page()
-    page.set_default_timeout(10_000)
-    yield page
-    context.close()
 
 
 def test_searching_and_acting_on_many_need_no_script(plain_page: Page, live_server: Any, fleet: None) -> None:

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.conftest import Triaged, sign_in
+from tests.e2e.conftest import Triaged
 from triage.models import Comment, Incident, Notification, ShareLink, Verdict
 from triage.services.comments import add_comment
 from triage.services.sharing import make_share, share_token
@@ -188,16 +188,6 @@ def test_an_incident_is_owned_split_and_reported(signed_page: Page, live_server:
     with page.expect_download() as download:
         page.get_by_role("link", name="Markdown").click()
     assert download.value.suggested_filename == f"{other.name}.md"
-
-
-@pytest.fixture
-def plain_page(browser: Browser, live_server: Any, demo: object) -> Iterator[Page]:
-    context = browser.new_context(java_script_enabled=False)
-    sign_in(context, live_server.url)
-    page = context.new_page()
-    page.set_default_timeout(10_000)
-    yield page
-    context.close()
 
 
 def test_all_of_it_works_without_script(plain_page: Page, live_server: Any, triaged: Triaged) -> None:

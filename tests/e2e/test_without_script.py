@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import SAMPLES, Triaged, sign_in, work
+from tests.e2e.conftest import SAMPLES, Triaged, work
 from triage.models import Attempt
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-def plain_page(browser: Browser, live_server: Any, demo: object) -> Iterator[Page]:
-    context = browser.new_context(java_script_enabled=False)
-    sign_in(context, live_server.url)
-    page = context.new_page()
-    page.set_default_timeout(10_000)
-    yield page
-    context.close()
 
 
 def test_the_list_filters_and_the_way_to_the_line_need_no_script(

@@ -31,6 +31,7 @@ from triage.models import Attempt, EventKind, Observation, TriageState
 from triage.services import spool
 from triage.services.collecting import add_collection
 from triage.services.facts import engine_attempt
+from triage.services.folders import private_folder
 from triage.services.triage import request_triage
 
 ROOT = "observed"
@@ -69,9 +70,7 @@ class Appended:
 
 def folder() -> Path:
     """Where observations lie; only the service's own user may look into it."""
-    path = settings.FAULTLINE_DATA_DIR / "observed"
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return path
+    return private_folder("observed")
 
 
 def stream_name(

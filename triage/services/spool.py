@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
-from django.conf import settings
-
 from engine.bundle import ARCHIVES
+from triage.services.folders import private_folder
 
 ROOT = "spool"
 """Name of the spool's folder among the roots of the files connector."""
@@ -39,9 +38,7 @@ class Spooled:
 
 def folder() -> Path:
     """The spool's folder; only the service's own user may look into it."""
-    path = settings.FAULTLINE_DATA_DIR / "spool"
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return path
+    return private_folder("spool")
 
 
 def archive_suffix(name: str) -> str:
