@@ -13,10 +13,9 @@ from django.templatetags.static import static
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from triage import times
+from triage import times, words
 from triage.models import EventKind
 from triage.text import cut, printable
-from triage.web import words
 
 register = template.Library()
 

@@ -9,10 +9,10 @@ from django.contrib.auth.models import User
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from triage import words
 from triage.models import Attempt, Comment, Incident, IncidentStatus, Severity, VerdictStatus
 from triage.templatetags.faultline import daytime, icon, status
 from triage.text import cut, printable, readable
-from triage.web import words
 from triage.web.discussion import show_quote
 from triage.web.markdown import render
 

@@ -12,6 +12,7 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from engine.model import Outcome
+from triage import words
 from triage.models import Audience, DefaultView, SavedView, TriageState, VerdictStatus
 from triage.selectors import facets as facet
 from triage.selectors.attempts import NO_NODE, AttemptFilter, Order, count_attempts
@@ -19,7 +20,6 @@ from triage.selectors.filters import read_moment
 from triage.selectors.query import WORD, Query, Term, read_query
 from triage.services.saved_views import visible_views
 from triage.text import cut, printable
-from triage.web import words
 
 ENDED = {"24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days"}
 FACETS = (

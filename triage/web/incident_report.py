@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 
 from django.urls import reverse
 
-from triage import times
+from triage import times, words
 from triage.models import Attempt, EventKind, Incident, VerdictStatus
 from triage.selectors.evidence import Story
 from triage.selectors.incidents import IncidentDetail, incident_detail, ordered_parts
 from triage.selectors.threads import Entry, Group, incident_thread
 from triage.selectors.verdicts import said
-from triage.web import words
 from triage.web.markdown import chat, code, plain
 
 MAX_ENTRIES = 1_000

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST
 
 from engine import report
 from engine.model import Diagnosis, Source
-from triage import times
+from triage import times, words
 from triage.models import Attempt, TriageState, VerdictKind, VerdictStatus
 from triage.models import Diagnosis as Kept
 from triage.selectors import attempts as select
@@ -28,7 +28,6 @@ from triage.selectors.timeline import picture
 from triage.selectors.verdicts import said
 from triage.services.triage import request_triage
 from triage.text import printable
-from triage.web import words
 from triage.web.discussion import discussion
 from triage.web.htmx import fragment, is_htmx, signed_in
 

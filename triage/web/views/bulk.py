@@ -11,9 +11,10 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
+from triage import words
 from triage.selectors.attempts import PAGE_SIZE, count_attempts, matching_ids
 from triage.services import bulk
-from triage.web import inbox, words
+from triage.web import inbox
 from triage.web.htmx import signed_in
 
 ACTIONS: dict[str, tuple[str, str]] = {

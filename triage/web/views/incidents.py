@@ -11,12 +11,12 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST
 
+from triage import words
 from triage.models import Incident, Severity, Ticket
 from triage.selectors import incidents as select
 from triage.selectors.attempts import CursorError
 from triage.selectors.threads import SHOWN_AT_FIRST, Group, incident_state, incident_thread
 from triage.services import incidents as act
-from triage.web import words
 from triage.web.discussion import compose
 from triage.web.htmx import etag_of, fragment, is_htmx, is_known, signed_in
 from triage.web.incident_report import incident_report

@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
+from triage import words
 from triage.models import Attempt, Incident, ShareLink
 from triage.selectors import attempts as select
 from triage.selectors.incidents import incident_detail, ordered_parts
@@ -19,7 +20,6 @@ from triage.selectors.shared import plain_title, shared_attempt, shared_incident
 from triage.selectors.verdicts import said
 from triage.services import sharing
 from triage.text import printable
-from triage.web import words
 from triage.web.htmx import signed_in
 from triage.web.incident_report import attempt_summary, incident_summary
 from triage.web.views.attempts import story_of

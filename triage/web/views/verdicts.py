@@ -11,13 +11,13 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST
 
+from triage import words
 from triage.models import Attempt, VerdictKind
 from triage.selectors import attempts as select
 from triage.selectors.verdicts import said, taxonomy
 from triage.services import verdicts
 from triage.services.quotes import QuoteRefused, read_quote
 from triage.text import printable
-from triage.web import words
 from triage.web.htmx import signed_in
 from triage.web.views.attempts import story_of
 

@@ -1,4 +1,4 @@
-"""The words of the pages: what people read for each term of the engine's vocabulary.
+"""The words that people read for each term of the engine's vocabulary.
 
 A term that has no word here is shown as it is, with its underscores as spaces: a new sub-domain never breaks a page.
 """
