@@ -8,7 +8,8 @@ an exception (`ConnectorError`) is only for what makes the whole collection impo
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -140,3 +141,30 @@ class Connector(Protocol):
     ) -> AbstractContextManager[Collected]:
         """Opens the evidence of an attempt. Raises ConnectorError when nothing of it can be had."""
         ...
+
+
+class CollectsOnly:
+    """For connectors of sources that know lines or metrics, but no attempts."""
+
+    def find(self, cursor: dict[str, Any]) -> Iterator[Found]:
+        """Nothing."""
+        return iter(())
+
+
+def check_report(name: str, asked: list[str], ask: Callable[[], tuple[str, str]]) -> CollectionReport:
+    """The report of a connector's check: `ask` gives status and note, or raises ConnectorError, and may add to `asked`
+    what it asked.
+    """
+    began = time.monotonic()
+    try:
+        status, note = ask()
+    except ConnectorError as error:
+        status, note = "error", str(error)
+    return CollectionReport(
+        source=name,
+        status=status,
+        note=note,
+        connector=name,
+        duration_s=round(time.monotonic() - began, 3),
+        query="\n".join(asked),
+    )

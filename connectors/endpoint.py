@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ import msgspec
 
 from connectors.base import ConfigError, ConnectorError
 from connectors.secrets import Secret
+from connectors.values import checked_url, number, text
 
 REQUEST_SECONDS = 60.0
 
@@ -93,35 +93,3 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             why = getattr(error, "strerror", None) or getattr(error, "reason", None) or "not a certificate"
             raise ConnectorError(f"{self.what}: {file} (or its key) can not be used: {why}") from None
         return context
-
-
-def checked_url(value: object, where: str) -> str:
-    """An http(s) address without user, query and trailing slash. Raises ConfigError."""
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{where}: is missing")
-    parts = urllib.parse.urlsplit(value)
-    if "@" in parts.netloc:
-        raise ConfigError(f"{where}: holds a user or password; use username and password = env:NAME or file:PATH")
-    try:
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment or re.search(r"[\s\x00-\x1f]", value):
-        raise ConfigError(f"{where}: must be like https://host:port/path")
-    return value.rstrip("/")
-
-
-def text(config: Mapping[str, Any], key: str, where: str) -> str | None:
-    """A string that may be absent. Raises ConfigError."""
-    value = config.get(key)
-    if value is None or (isinstance(value, str) and value):
-        return value
-    raise ConfigError(f"{where}: {key}: must be a text")
-
-
-def number(config: Mapping[str, Any], key: str, default: float, where: str, least: float = 0.0) -> float:
-    """A number above `least`, or at it when that is not 0. Raises ConfigError."""
-    value = config.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < least or (not least and value <= 0):
-        raise ConfigError(f"{where}: {key}: must be a number {'from ' + format(least, 'g') if least else 'above 0'}")
-    return float(value)

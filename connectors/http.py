@@ -15,6 +15,7 @@ import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import Any
 
 import urllib3
 from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
@@ -207,21 +208,16 @@ class Watchdog:
                 socket.socket.shutdown(held, socket.SHUT_RDWR)  # not SSLSocket's, which the reading thread still uses
 
 
-def _pool(endpoint: Endpoint, parts: urllib.parse.SplitResult, held: list[socket.socket]) -> urllib3.HTTPConnectionPool:
-    """One connection, whose socket is in `held` for the watchdog."""
-    host = parts.hostname or ""
-    host = f"[{host}]" if ":" in host else host
-    if parts.scheme == "http":
+def cuttable_pools(held: list[socket.socket]) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """urllib3's pools by scheme, with the socket of the connection in use in `held`, so that a Watchdog can cut it."""
 
-        class Plain(urllib3.connection.HTTPConnection):
-            def connect(self) -> None:
-                super().connect()
-                held[:] = [self.sock] if self.sock else []
+    class Plain(urllib3.connection.HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            held[:] = [self.sock] if self.sock else []
 
-        class PlainPool(urllib3.HTTPConnectionPool):
-            ConnectionCls = Plain
-
-        return PlainPool(host, parts.port or 80, maxsize=1, block=True)
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Plain
 
     class Secure(urllib3.connection.HTTPSConnection):
         def connect(self) -> None:
@@ -231,7 +227,16 @@ def _pool(endpoint: Endpoint, parts: urllib.parse.SplitResult, held: list[socket
     class SecurePool(urllib3.HTTPSConnectionPool):
         ConnectionCls = Secure
 
-    return SecurePool(host, parts.port or 443, maxsize=1, block=True, ssl_context=endpoint.tls())
+    return {"http": PlainPool, "https": SecurePool}
+
+
+def _pool(endpoint: Endpoint, parts: urllib.parse.SplitResult, held: list[socket.socket]) -> urllib3.HTTPConnectionPool:
+    """One connection."""
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    secure: Any = {"ssl_context": endpoint.tls()} if parts.scheme == "https" else {}
+    port = parts.port or (443 if secure else 80)
+    return cuttable_pools(held)[parts.scheme](host, port, maxsize=1, block=True, **secure)
 
 
 def _over(what: str, deadline: Deadline) -> HttpError:

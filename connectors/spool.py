@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, BinaryIO, cast
 
+from connectors.base import ConnectorError
+
 
 class Spooled:
     """One stream in a spool: where its pieces are, and what was counted."""
@@ -44,6 +46,17 @@ class Spool:
         self._file = tempfile.TemporaryFile(prefix="faultline-spool-", dir=folder, buffering=1 << 20)  # noqa: SIM115
         self._end = 0
         self._streams: dict[Any, Spooled] = {}
+
+    @classmethod
+    def usable(cls, folder: Path | None, prefix: str = "") -> Spool:
+        """A spool in `folder`, else in the system's. Raises ConnectorError, beginning with `prefix`, when it can't be
+        written there.
+        """
+        try:
+            return cls(folder)
+        except OSError as error:
+            where = folder or "the folder for temporary files"
+            raise ConnectorError(f"{prefix}{where} can not be written ({error.strerror}): set spool_dir") from None
 
     def __enter__(self) -> Spool:
         return self

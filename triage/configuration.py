@@ -18,6 +18,7 @@ import msgspec
 from connectors.base import ConfigError, Connector
 from connectors.registry import FACTORIES
 from connectors.slurm.parser import ENDED_STATES
+from connectors.values import MOST
 
 FILE = "faultline.toml"
 PREFIX = "FAULTLINE_CLUSTERS__"
@@ -90,6 +91,11 @@ def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Con
         _apply(document, environment)
     except ConfigError as error:
         return Configuration(path=shown, errors=(str(error),))
+    return check(document, shown)
+
+
+def check(document: Mapping[str, Any], shown: str) -> Configuration:
+    """What stands in a document; `shown` is what it is called in errors. Never raises."""
     errors: list[str] = []
     unknown = sorted(set(document) - {"clusters"})
     errors += [f"{shown}: unknown table or key {key!r}: clusters are [clusters.NAME]" for key in unknown]
@@ -195,7 +201,7 @@ def _source(
         return None
     values = dict(table)
     kind = values.pop("kind", name)
-    if kind not in FACTORIES:
+    if not isinstance(kind, str) or kind not in FACTORIES:
         errors.append(f"{where}: kind {kind!r} is not one of {', '.join(sorted(FACTORIES))}")
         return None
     if kind in ("slurm", "kueue"):
@@ -219,6 +225,6 @@ def duration(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return float(value) if value >= 0 else None
+        return float(value) if 0 <= value <= MOST else None
     found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
     return float(found[1]) * _UNITS[found[2]] if found else None

@@ -22,9 +22,11 @@ from connectors.base import (
     Limits,
 )
 from connectors.files.client import Roots, content_key
+from connectors.values import named, words
 from engine.bundle import Bundle, BundleError, open_bundle
 from engine.model import Stream
 
+_KEYS = {"name", "roots", "watch"}
 SETTLE_SECONDS = 3.0
 """A bundle that changed less than that ago may still be copied and is left for the next search."""
 
@@ -40,16 +42,13 @@ class FilesConnector:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> FilesConnector:
         """From plain values: `{"name", "roots": {name: path}, "watch": [names]}`. Raises ConfigError."""
-        name = str(config.get("name", "files"))
-        unknown = set(config) - {"name", "roots", "watch"}
-        if unknown:
-            raise ConfigError(f"connector {name}: unknown key {sorted(unknown)[0]!r}")
+        name, _ = named(config, "files", _KEYS)
         roots = config.get("roots", {})
         if not isinstance(roots, Mapping) or not all(isinstance(path, (str, Path)) for path in roots.values()):
             raise ConfigError(f"connector {name}: roots must map names to folders")
         if any(not key or ":" in key for key in roots):
             raise ConfigError(f"connector {name}: roots: a name is empty or holds a colon")
-        watch = config.get("watch", [])
+        watch = words(config, "watch", f"connector {name}", "names of roots")
         missing = [entry for entry in watch if entry not in roots]
         if missing:
             raise ConfigError(f"connector {name}: watch: {missing[0]!r} is not one of its roots")

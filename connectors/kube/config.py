@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from connectors.base import ConfigError
-from connectors.endpoint import number, text
+from connectors.values import number, path, text
 
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -37,7 +37,6 @@ class KubeConfig(msgspec.Struct, frozen=True, kw_only=True):
         kubeconfig, context = text(config, "kubeconfig", where), text(config, "context", where)
         if context and not kubeconfig:
             raise ConfigError(f"{where}: context: needs kubeconfig, the file that it is in")
-        folder = text(config, "spool_dir", where)
         return cls(
             kubeconfig=Path(kubeconfig.removeprefix("file:")).expanduser() if kubeconfig else None,
             context=context,
@@ -45,7 +44,7 @@ class KubeConfig(msgspec.Struct, frozen=True, kw_only=True):
             request_seconds=number(config, "request_seconds", 30.0, where),
             time_limit=number(config, "time_limit", 600.0, where),
             page=int(number(config, "page", 500, where, least=1)),
-            spool_dir=Path(folder) if folder else None,
+            spool_dir=path(config, "spool_dir", where),
         )
 
     @property
@@ -62,11 +61,3 @@ def _namespaces(value: object, where: str) -> tuple[str, ...]:
         if not isinstance(name, str) or not _NAMESPACE.fullmatch(name):
             raise ConfigError(f'{where}: namespaces: must be a list of namespaces, like ["research"]; [] is all')
     return names
-
-
-def flag(config: Mapping[str, Any], key: str, default: bool, where: str) -> bool:
-    """A yes or no. Raises ConfigError."""
-    value = config.get(key, default)
-    if not isinstance(value, bool):
-        raise ConfigError(f"{where}: {key}: must be true or false")
-    return value

@@ -10,9 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import urllib3
-
 from connectors.base import ConnectorError
+from connectors.http import cuttable_pools
 from connectors.kube.config import KubeConfig
 
 LOGIN_SECONDS = 30.0
@@ -38,7 +37,7 @@ def api_client(config: KubeConfig, held: list[socket.socket]) -> Any:
     settings.retries = False  # retried here, with limits
     settings.connection_pool_maxsize = 1
     api = client.ApiClient(settings)
-    _hold_sockets(api.rest_client.pool_manager, held)
+    api.rest_client.pool_manager.pool_classes_by_scheme = cuttable_pools(held)  # so that a watchdog can cut them
     return api
 
 
@@ -90,28 +89,6 @@ def within(seconds: float, what: Callable[[], _T], doing: str) -> _T:
     if not done:
         raise ConnectorError(f"{doing} took longer than {seconds:.0f} s: does its command wait for input?")
     return done[0]
-
-
-def _hold_sockets(manager: Any, held: list[socket.socket]) -> None:
-    """Lets a watchdog cut whatever connection is in use."""
-
-    class Plain(urllib3.connection.HTTPConnection):
-        def connect(self) -> None:
-            super().connect()
-            held[:] = [self.sock] if self.sock else []
-
-    class PlainPool(urllib3.HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class Secure(urllib3.connection.HTTPSConnection):
-        def connect(self) -> None:
-            super().connect()
-            held[:] = [self.sock] if self.sock else []
-
-    class SecurePool(urllib3.HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
 
 
 def close(api: Any) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from connectors.base import ConfigError
-from connectors.endpoint import number, text
-from connectors.kube.config import KubeConfig, flag
+from connectors.kube.config import KubeConfig
+from connectors.values import flag, named, number, text, words
 
 _KEYS = {
     "name", "cluster", "queues", "user_label", "pod_selector", "watch_seconds", "nodes", "since_hours",
@@ -37,19 +36,12 @@ class KueueConfig(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, config: Mapping[str, Any]) -> KueueConfig:
         """From plain values. Raises ConfigError."""
-        name = str(config.get("name", "kueue"))
-        where = f"connector {name}"
-        unknown = sorted(set(config) - _KEYS)
-        if unknown:
-            raise ConfigError(f"{where}: unknown key {unknown[0]!r}")
-        queues = config.get("queues", [])
-        if isinstance(queues, str) or not all(isinstance(queue, str) and queue for queue in queues):
-            raise ConfigError(f"{where}: queues: must be a list of local queues")
+        name, where = named(config, "kueue", _KEYS)
         return cls(
             name=name,
             kube=KubeConfig.parse(config, where),
             cluster=text(config, "cluster", where) or "",
-            queues=tuple(queues),
+            queues=words(config, "queues", where, "local queues"),
             user_label=text(config, "user_label", where) or "",
             pod_selector=text(config, "pod_selector", where) or "",
             watch_seconds=number(config, "watch_seconds", 5.0, where),

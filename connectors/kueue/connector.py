@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from connectors.base import CollectionReport, CollectRequest, ConnectorError, Found
+from connectors.base import CollectionReport, CollectRequest, ConnectorError, Found, check_report
 from connectors.http import Deadline
 from connectors.kube.errors import KubeError
 from connectors.kube.owners import WorkloadRef, gpus_per_node, nodes_of
@@ -88,28 +88,25 @@ class KueueConnector:
 
     def check(self, seconds: float = CHECK_SECONDS) -> CollectionReport:
         """Are Workloads, pods, events and nodes readable? Within `seconds`."""
-        began = time.monotonic()
-        notes: list[str] = []
         asked: list[str] = []
-        status, found = "ok", 0
-        try:
-            with self._session(seconds) as session:
-                for namespace in self.config.kube.namespaces or (None,):
-                    found += self._check(KueueClient(session), namespace, notes)
-                asked = session.asked
-            if not found and not notes:
-                status = "empty"
-                notes.append("the API answers, but there is no Workload: check namespaces, and that jobs name a queue")
-        except ConnectorError as error:
-            notes.append(str(error))
-        return CollectionReport(
-            source=self.name,
-            status="error" if notes and status == "ok" else status,
-            note="; ".join(dict.fromkeys(notes)),
-            connector=self.name,
-            duration_s=round(time.monotonic() - began, 3),
-            query="\n".join(asked),
-        )
+
+        def ask() -> tuple[str, str]:
+            notes: list[str] = []
+            found = 0
+            try:
+                with self._session(seconds) as session:
+                    session.asked = asked
+                    for namespace in self.config.kube.namespaces or (None,):
+                        found += self._check(KueueClient(session), namespace, notes)
+            except ConnectorError as error:
+                notes.append(str(error))
+            if notes:
+                return "error", "; ".join(dict.fromkeys(notes))
+            if found:
+                return "ok", ""
+            return "empty", "the API answers, but there is no Workload: check namespaces, and that jobs name a queue"
+
+        return check_report(self.name, asked, ask)
 
     def _check(self, client: KueueClient, namespace: str | None, notes: list[str]) -> int:
         """Asks for one of each. Raises KubeError when it makes no sense to go on."""

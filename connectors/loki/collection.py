@@ -12,7 +12,6 @@ from functools import partial
 import msgspec
 
 from connectors.base import CollectionReport, CollectRequest, ConnectorError
-from connectors.grafana import explore_link
 from connectors.loki.client import BACKWARD, FORWARD, LokiClient
 from connectors.loki.config import LokiConfig, LokiQuery
 from connectors.loki.paging import Pager, split_selector, without
@@ -105,9 +104,7 @@ class LokiCollection:
             tally.note(f"not asked: the attempt has no {what}, which the query {query.template.text} needs")
             return
         if not tally.link:
-            tally.link = explore_link(
-                self._config.grafana_url, self._config.grafana_datasource, "loki", asked[0].text, *window
-            )
+            tally.link = self._config.explore.link(asked[0].text, *window)
         gathering = _Gathering(self, query, tally, int(window[0] * SECOND), int(window[1] * SECOND))
         for index, one in enumerate(asked):
             if index < 3:

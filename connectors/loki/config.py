@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 
 from connectors.base import ConfigError
-from connectors.endpoint import Endpoint, checked_url, number, text
+from connectors.endpoint import Endpoint
+from connectors.grafana import Explore
 from connectors.loki.paging import PAGE, split_selector
 from connectors.placeholders import Template
 from connectors.refusals import HttpError
+from connectors.values import named, number, only, path, text, words
 
 SOURCES = ("applog", "syslog", "scheduler")
 SPLIT_BY = {"applog": ("container", "k8s_container_name", "filename"), "syslog": (), "scheduler": ()}
@@ -21,8 +23,7 @@ BEFORE = {"applog": 60.0, "syslog": 900.0, "scheduler": 900.0}
 AFTER = {"applog": 300.0, "syslog": 600.0, "scheduler": 600.0}
 _QUERY_KEYS = {"source", "query", "name", "before", "after", "split_by"}
 _KEYS = {
-    "name", "queries", "page", "nodes_per_query", "time_limit", "grafana_url", "grafana_datasource", "spool_dir",
-    *Endpoint.KEYS,
+    "name", "queries", "page", "nodes_per_query", "time_limit", "spool_dir", *Explore.KEYS, *Endpoint.KEYS,
 }  # fmt: skip
 
 
@@ -46,18 +47,13 @@ class LokiConfig(msgspec.Struct, frozen=True, kw_only=True):
     page: int = PAGE
     nodes_per_query: int = 32
     time_limit: float = 900.0
-    grafana_url: str = ""
-    grafana_datasource: str = ""
+    explore: Explore = Explore("loki")
     spool_dir: Path | None = None
 
     @classmethod
     def parse(cls, config: Mapping[str, Any]) -> LokiConfig:
         """From plain values. Raises ConfigError."""
-        name = str(config.get("name", "loki"))
-        where = f"connector {name}"
-        unknown = sorted(set(config) - _KEYS)
-        if unknown:
-            raise ConfigError(f"{where}: unknown key {unknown[0]!r}")
+        name, where = named(config, "loki", _KEYS)
         queries = config.get("queries")
         if not isinstance(queries, Sequence) or isinstance(queries, str) or not queries:
             raise ConfigError(f"{where}: queries: at least one is needed, each with source and query")
@@ -65,8 +61,6 @@ class LokiConfig(msgspec.Struct, frozen=True, kw_only=True):
         names = [(query.source, query.name) for query in parsed]
         if len(set(names)) < len(names):
             raise ConfigError(f"{where}: queries: two of one source have the same name")
-        grafana = config.get("grafana_url")
-        folder = text(config, "spool_dir", where)
         return cls(
             name=name,
             endpoint=Endpoint.from_config("Loki", name, config),
@@ -74,18 +68,15 @@ class LokiConfig(msgspec.Struct, frozen=True, kw_only=True):
             page=int(number(config, "page", PAGE, where, least=1)),
             nodes_per_query=int(number(config, "nodes_per_query", 32, where, least=1)),
             time_limit=number(config, "time_limit", 900.0, where),
-            grafana_url=checked_url(grafana, f"{where}: grafana_url") if grafana else "",
-            grafana_datasource=text(config, "grafana_datasource", where) or "",
-            spool_dir=Path(folder) if folder else None,
+            explore=Explore.parse(config, "loki", where),
+            spool_dir=path(config, "spool_dir", where),
         )
 
 
 def _query(entry: object, where: str, index: int) -> LokiQuery:
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{where}: must have source and query")
-    unknown = sorted(set(entry) - _QUERY_KEYS)
-    if unknown:
-        raise ConfigError(f"{where}: unknown key {unknown[0]!r}")
+    only(entry, _QUERY_KEYS, where)
     source = entry.get("source")
     if source not in SOURCES:
         raise ConfigError(f"{where}: source: must be one of {', '.join(SOURCES)}")
@@ -99,14 +90,11 @@ def _query(entry: object, where: str, index: int) -> LokiQuery:
         before_selector = "none"
     if before_selector:
         raise ConfigError(f'{where}: query: must begin with a stream selector, like {{job="x"}}')
-    split_by = entry.get("split_by", SPLIT_BY[source])
-    if isinstance(split_by, str) or not all(isinstance(label, str) for label in split_by):
-        raise ConfigError(f"{where}: split_by: must be a list of labels")
     return LokiQuery(
         source=source,
         name=text(entry, "name", where) or ("" if index == 0 else str(index)),
         template=Template(query, f"{where}: query"),
         before=number(entry, "before", BEFORE[source], where),
         after=number(entry, "after", AFTER[source], where),
-        split_by=tuple(split_by),
+        split_by=words(entry, "split_by", where, "labels", SPLIT_BY[source]),
     )

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from connectors.base import ConfigError
-from connectors.endpoint import number
-from connectors.kube.config import KubeConfig, flag
+from connectors.kube.config import KubeConfig
+from connectors.values import amount, flag, named, number
 
 _KEYS = {
     "name", "containers", "skip_containers", "init_containers", "previous", "container_bytes", "log_seconds",
@@ -38,14 +38,7 @@ class PodsConfig(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, config: Mapping[str, Any]) -> PodsConfig:
         """From plain values. Raises ConfigError."""
-        name = str(config.get("name", "pods"))
-        where = f"connector {name}"
-        unknown = sorted(set(config) - _KEYS)
-        if unknown:
-            raise ConfigError(f"{where}: unknown key {unknown[0]!r}")
-        follow = config.get("follow_seconds", 10.0)
-        if isinstance(follow, bool) or not isinstance(follow, int | float) or follow < 0:
-            raise ConfigError(f"{where}: follow_seconds: must be a number from 0")
+        name, where = named(config, "pods", _KEYS)
         return cls(
             name=name,
             kube=KubeConfig.parse(config, where),
@@ -55,7 +48,7 @@ class PodsConfig(msgspec.Struct, frozen=True, kw_only=True):
             previous=flag(config, "previous", True, where),
             container_bytes=int(number(config, "container_bytes", 2 * 1024**3, where, least=1024)),
             log_seconds=number(config, "log_seconds", 300.0, where),
-            follow_seconds=float(follow),
+            follow_seconds=amount(config, "follow_seconds", 10.0, where),
         )
 
     def wants(self, container: str) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from connectors.base import CollectionReport, CollectRequest, ConnectorError, Found
+from connectors.base import CollectionReport, CollectRequest, CollectsOnly, check_report
 from connectors.http import Deadline
 from connectors.kube.errors import KubeError
 from connectors.kube.resources import PODS
@@ -21,7 +20,7 @@ from connectors.spool import Spool
 CHECK_SECONDS = 20.0
 
 
-class PodsConnector:
+class PodsConnector(CollectsOnly):
     """`sightings`: what was seen of pods that are gone by now, which then can be named."""
 
     def __init__(self, config: PodsConfig) -> None:
@@ -34,40 +33,26 @@ class PodsConnector:
         """From plain values, see docs/connectors/pods.md. Raises ConfigError."""
         return cls(PodsConfig.parse(config))
 
-    def find(self, cursor: dict[str, Any]) -> Iterator[Found]:
-        """None: pods alone are no attempts."""
-        return iter(())
-
     @contextmanager
     def collect(self, request: CollectRequest, stop: threading.Event | None = None) -> Iterator[PodsCollection]:
         """The logs of an attempt. Raises ConnectorError."""
         seconds = min(self.config.kube.time_limit, request.limits.seconds)
-        try:
-            spool = Spool(self.config.kube.spool_dir)
-        except OSError as error:
-            where = self.config.kube.spool_dir or "the folder for temporary files"
-            raise ConnectorError(f"{where} can not be written ({error.strerror}): set spool_dir") from None
-        with spool, KubeSession(self.config.kube, Deadline(seconds, stop)) as session:
+        with (
+            Spool.usable(self.config.kube.spool_dir) as spool,
+            KubeSession(self.config.kube, Deadline(seconds, stop)) as session,
+        ):
             yield PodsCollection(self.config, session, spool, request, self.sightings)
 
     def check(self, seconds: float = CHECK_SECONDS) -> CollectionReport:
         """Are pods and the log of one of them readable? Within `seconds`."""
-        began = time.monotonic()
-        status, note, asked = "ok", "", []
-        try:
+        asked: list[str] = []
+
+        def ask() -> tuple[str, str]:
             with KubeSession(self.config.kube, Deadline(seconds)) as session:
-                status, note = self._check(session)
-                asked = session.asked
-        except ConnectorError as error:
-            status, note = "error", str(error)
-        return CollectionReport(
-            source=self.name,
-            status=status,
-            note=note,
-            connector=self.name,
-            duration_s=round(time.monotonic() - began, 3),
-            query="\n".join(asked),
-        )
+                session.asked = asked
+                return self._check(session)
+
+        return check_report(self.name, asked, ask)
 
     def _check(self, session: KubeSession) -> tuple[str, str]:
         for namespace in self.config.kube.namespaces or (None,):

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from connectors.base import CollectionReport, CollectRequest, ConnectorError
-from connectors.grafana import explore_link
 from connectors.placeholders import MissingValue, batches, values_of
 from connectors.promql.client import PromClient, Result, TooMuch
 from connectors.promql.config import PromConfig
@@ -142,8 +141,7 @@ class PromCollection:
             self._missing.setdefault(name, []).append(query.name)
             return False
         self._asked.append(f"{query.name}: {_cut(asked[0])}" + (f" and {len(asked) - 1} more" if asked[1:] else ""))
-        link = self._config.grafana_url, self._config.grafana_datasource
-        self._link = self._link or explore_link(*link, "prometheus", asked[0], start, end)
+        self._link = self._link or self._config.explore.link(asked[0], start, end)
         whole = self._client.deadline
         self._client.deadline = whole.part(1 / left)
         before = self._spool.size

@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from connectors.base import ConfigError
-from connectors.endpoint import Endpoint, checked_url, number, text
+from connectors.endpoint import Endpoint
+from connectors.grafana import Explore
 from connectors.promql.pack import PackQuery, load
+from connectors.values import named, number, path
 
 _KEYS = {
     "name", "queries", "skip", "extra", "matchers", "selector", "step", "resolution", "samples_per_query", "before",
-    "after", "nodes_per_query", "time_limit", "grafana_url", "grafana_datasource", "spool_dir", *Endpoint.KEYS,
+    "after", "nodes_per_query", "time_limit", "spool_dir", *Explore.KEYS, *Endpoint.KEYS,
 }  # fmt: skip
 
 
@@ -32,20 +33,13 @@ class PromConfig(msgspec.Struct, frozen=True, kw_only=True):
     after: float = 300.0
     nodes_per_query: int = 64
     time_limit: float = 600.0
-    grafana_url: str = ""
-    grafana_datasource: str = ""
+    explore: Explore = Explore("prometheus")
     spool_dir: Path | None = None
 
     @classmethod
     def parse(cls, config: Mapping[str, Any]) -> PromConfig:
         """From plain values. Raises ConfigError."""
-        name = str(config.get("name", "promql"))
-        where = f"connector {name}"
-        unknown = sorted(set(config) - _KEYS)
-        if unknown:
-            raise ConfigError(f"{where}: unknown key {unknown[0]!r}")
-        grafana = config.get("grafana_url")
-        folder = text(config, "spool_dir", where)
+        name, where = named(config, "promql", _KEYS)
         return cls(
             name=name,
             endpoint=Endpoint.from_config("Prometheus", name, config),
@@ -57,7 +51,6 @@ class PromConfig(msgspec.Struct, frozen=True, kw_only=True):
             after=number(config, "after", 300.0, where),
             nodes_per_query=int(number(config, "nodes_per_query", 64, where, least=1)),
             time_limit=number(config, "time_limit", 600.0, where),
-            grafana_url=checked_url(grafana, f"{where}: grafana_url") if grafana else "",
-            grafana_datasource=text(config, "grafana_datasource", where) or "",
-            spool_dir=Path(folder) if folder else None,
+            explore=Explore.parse(config, "prometheus", where),
+            spool_dir=path(config, "spool_dir", where),
         )

@@ -12,6 +12,7 @@ import yaml
 
 from connectors.base import ConfigError
 from connectors.placeholders import Template
+from connectors.values import words
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -78,9 +79,7 @@ def load(config: Mapping[str, Any], where: str) -> tuple[PackQuery, ...]:
 
 
 def _names(config: Mapping[str, Any], key: str, known: set[str], where: str) -> set[str]:
-    names = config.get(key, [])
-    if isinstance(names, str) or not isinstance(names, Sequence):
-        raise ConfigError(f"{where}: {key}: must be a list of names")
+    names = words(config, key, where, "names")
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ConfigError(f"{where}: {key}: {unknown[0]!r} is not one of {', '.join(sorted(known))}")

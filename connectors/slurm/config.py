@@ -12,10 +12,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from connectors.base import ConfigError
-from connectors.endpoint import Endpoint, number, text
+from connectors.endpoint import Endpoint
 from connectors.secrets import Secret
 from connectors.slurm.parser import ENDED_STATES, STATES
 from connectors.slurm.runner import Runner
+from connectors.values import flag, named, number, only, path, text
 
 _KEYS = {
     "name", "cluster", "slurm_cluster", "command_prefix", "bin_dir", "environment", "call_seconds", "rest", "states",
@@ -69,16 +70,8 @@ class SlurmConfig(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, config: Mapping[str, Any]) -> SlurmConfig:
         """From plain values. Raises ConfigError."""
-        name = str(config.get("name", "slurm"))
-        where = f"connector {name}"
-        unknown = sorted(set(config) - _KEYS)
-        if unknown:
-            raise ConfigError(f"{where}: unknown key {unknown[0]!r}")
+        name, where = named(config, "slurm", _KEYS)
         rest = config.get("rest")
-        control, folder = text(config, "slurmctld_log", where), text(config, "spool_dir", where)
-        check_owner = config.get("check_owner", True)
-        if not isinstance(check_owner, bool):
-            raise ConfigError(f"{where}: check_owner: must be true or false")
         return cls(
             name=name,
             cluster=text(config, "cluster", where) or "",
@@ -92,13 +85,13 @@ class SlurmConfig(msgspec.Struct, frozen=True, kw_only=True):
             since=number(config, "since_hours", 24.0, where) * 3600,
             overlap=number(config, "overlap_minutes", 60.0, where) * 60,
             roots=_roots(config.get("roots", {}), where),
-            check_owner=check_owner,
-            slurmctld_log=Path(control) if control else None,
+            check_owner=flag(config, "check_owner", True, where),
+            slurmctld_log=path(config, "slurmctld_log", where),
             slurmd_log=_template(config, where),
             log_before=number(config, "log_before", 120.0, where),
             log_after=number(config, "log_after", 300.0, where),
             timezone=_zone(config, where),
-            spool_dir=Path(folder) if folder else None,
+            spool_dir=path(config, "spool_dir", where),
         )
 
 
@@ -125,9 +118,7 @@ def _runner(config: Mapping[str, Any], where: str) -> Runner:
 def _rest(config: object, where: str) -> RestConfig:
     if not isinstance(config, Mapping):
         raise ConfigError(f"{where}: must have a url")
-    unknown = sorted(set(config) - _REST_KEYS)
-    if unknown:
-        raise ConfigError(f"{where}: unknown key {unknown[0]!r}")
+    only(config, _REST_KEYS, where)
     url, version = text(config, "url", where) or "", text(config, "version", where) or ""
     if version and not re.fullmatch(r"v0\.0\.\d+", version):
         raise ConfigError(f"{where}: version: must be like v0.0.41")
@@ -166,12 +157,14 @@ def _words(config: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
 
 
 def _roots(value: object, where: str) -> tuple[tuple[str, Path], ...]:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        value = {path: path for path in value}
-    if not isinstance(value, Mapping):
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        pairs = [(path, path) for path in value]
+    else:
         raise ConfigError(f"{where}: roots: must be a list of folders, or map the cluster's folders to those here")
     roots = []
-    for there, here in value.items():
+    for there, here in pairs:
         if not isinstance(there, str | Path) or not isinstance(here, str | Path):
             raise ConfigError(f"{where}: roots: must hold paths")
         if not str(there).startswith("/") or not str(here).startswith("/"):

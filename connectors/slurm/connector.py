@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from connectors.base import CollectionReport, CollectRequest, ConnectorError, Found
+import msgspec
+
+from connectors.base import CollectionReport, CollectRequest, Found, check_report
 from connectors.http import Deadline
 from connectors.slurm.client import CommandClient, SlurmClient
 from connectors.slurm.collection import SlurmCollection
@@ -48,38 +49,28 @@ class SlurmConnector:
         """The attempt's streams. While they are taken, a ConnectorError is raised when nothing at all could be had and
         may be had later; all else is in the reports.
         """
-        try:
-            spool = Spool(self._config.spool_dir)
-        except OSError as error:
-            where = self._config.spool_dir or "the folder for temporary files"
-            raise ConnectorError(f"{self.name}: {where} can not be written ({error.strerror}): set spool_dir") from None
-        with spool:
+        with Spool.usable(self._config.spool_dir, f"{self.name}: ") as spool:
             client = self._client(Deadline(request.limits.seconds, stop))
             yield SlurmCollection(self._config, client, spool, request)
 
     def check(self, seconds: float = CHECK_SECONDS) -> CollectionReport:
         """Do accounting and controller answer? Within `seconds`."""
-        began = time.monotonic()
         client = self._client(Deadline(seconds))
-        status, note = "ok", ""
-        try:
-            if not client.ping():
-                status = "empty"
-                note = "Slurm answers, but shows no job of the last hour: none ran, or PrivateData hides them from us"
-        except ConnectorError as error:
-            status, note = "error", str(error)
+
+        def ask() -> tuple[str, str]:
+            if client.ping():
+                return "ok", ""
+            return "empty", (
+                "Slurm answers, but shows no job of the last hour: none ran, or PrivateData hides them from us"
+            )
+
+        report = check_report(self.name, client.asked, ask)
         missing = [str(here) for _, here in self._config.roots if not here.is_dir()]
-        if missing:
-            status = "partial" if status in ("ok", "empty") else status
-            note = "; ".join(filter(None, [note, f"roots: {missing[0]} is no folder here: mount it, or correct roots"]))
-        return CollectionReport(
-            source=self.name,
-            status=status,
-            note=note,
-            connector=self.name,
-            duration_s=round(time.monotonic() - began, 3),
-            query="\n".join(client.asked),
-        )
+        if not missing:
+            return report
+        status = "partial" if report.status in ("ok", "empty") else report.status
+        note = f"roots: {missing[0]} is no folder here: mount it, or correct roots"
+        return msgspec.structs.replace(report, status=status, note="; ".join(filter(None, [report.note, note])))
 
     def _client(self, deadline: Deadline) -> SlurmClient:
         if self._config.rest is not None:

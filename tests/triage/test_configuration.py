@@ -6,9 +6,17 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from connectors.base import ConfigError
-from triage.configuration import Configuration, config_path, duration, load
+from connectors.files import connector as files
+from connectors.kueue import config as kueue
+from connectors.loki import config as loki
+from connectors.pods import config as pods
+from connectors.promql import config as promql
+from connectors.slurm import config as slurm
+from triage.configuration import Configuration, check, config_path, duration, load
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = """
@@ -99,6 +107,40 @@ def test_all_errors_are_told_at_once_and_the_rest_can_be_used(tmp_path: Path) ->
     assert len(found.errors) == 3
     assert {"c1", "gpu-west", "c4"} <= set(found.clusters)
     assert [source.name for source in found.clusters["c4"].sources] == ["slurm"]
+
+
+PARTS = {
+    "slurm": (slurm, {}),
+    "kueue": (kueue, {}),
+    "pods": (pods, {}),
+    "files": (files, {}),
+    "promql": (promql, {"url": "http://prometheus.example"}),
+    "loki": (loki, {"url": "http://loki.example", "queries": [{"source": "applog", "query": '{a="b"}'}]}),
+}
+VALUES = st.recursive(
+    st.sampled_from(["", "x", "\0", "file:/x", "env:A", "http://[::1", "https://a:99999", "/a", '{a="{node}"}', None])
+    | st.booleans()
+    | st.integers()
+    | st.floats(),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "url", "query"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_whatever_stands_there_is_an_error_and_never_takes_the_rest_with_it(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(sorted(PARTS)))
+    module, least = PARTS[kind]
+    keys = [*sorted(module._KEYS - {"name"}), "kind"]
+    wrong = data.draw(st.dictionaries(st.sampled_from(keys), VALUES, min_size=1, max_size=3))
+    common = data.draw(st.dictionaries(st.sampled_from(["live", "recollect_after", "time_zone"]), VALUES, max_size=1))
+    document = {"clusters": {"c1": {"sources": {kind: {**least, **wrong}}, **common}, "c2": {"sources": {"slurm": {}}}}}
+    found = check(document, "test")
+    assert "c2/slurm" in [source.key for source in found.clusters["c2"].sources]
+    assert all(error.startswith("test: [clusters.c1") for error in found.errors)
 
 
 def test_the_environment_sets_and_replaces_single_values(tmp_path: Path) -> None:
