@@ -115,6 +115,16 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": env.number("FAULTLINE_DISCOVER_SECONDS", 30),
         "options": {"expires": 60},
     },
+    "tell": {
+        "task": "triage.tell",
+        "schedule": env.number("FAULTLINE_TELL_SECONDS", 5),
+        "options": {"expires": 10},
+    },
+    "forget-deliveries": {
+        "task": "triage.forget_deliveries",
+        "schedule": 3600,
+        "options": {"expires": 3600},
+    },
 }
 FAULTLINE_LEASE_SECONDS = env.number("FAULTLINE_LEASE_SECONDS", 45)
 """A worker that hasn't been heard of for so long is taken for dead and its attempt is picked up by another."""
@@ -145,6 +155,22 @@ FAULTLINE_NVRX_CLUSTER = os.environ.get("FAULTLINE_NVRX_CLUSTER", "").strip()
 FAULTLINE_NVRX_WAIT_SECONDS = env.number("FAULTLINE_NVRX_WAIT_SECONDS", 45)
 """How long a result is waited for; below the 60 s after which the client gives up."""
 FAULTLINE_NVRX_MAX_JOBS = env.number("FAULTLINE_NVRX_MAX_JOBS", 100_000)
+
+# --- what is told to the outside --------------------------------------------------------------------------------------
+FAULTLINE_URL = os.environ.get("FAULTLINE_URL", "").strip().rstrip("/")
+"""The site's address as people reach it, like https://faultline.example.org; messages link to it."""
+FAULTLINE_PRIVATE_HOSTS = env.items("FAULTLINE_PRIVATE_HOSTS")
+"""Hosts in private networks that channels may reach; * for all."""
+FAULTLINE_DELIVERY_SECONDS = env.number("FAULTLINE_DELIVERY_SECONDS", 20)
+"""Time limit of one delivery."""
+DEFAULT_FROM_EMAIL = os.environ.get("FAULTLINE_MAIL_FROM") or "faultline@localhost"
+EMAIL_HOST = os.environ.get("EMAIL_HOST") or "localhost"
+EMAIL_PORT = env.number("EMAIL_PORT", 25)
+EMAIL_HOST_USER = os.environ.get("EMAIL_HOST_USER", "")
+EMAIL_HOST_PASSWORD = os.environ.get("EMAIL_HOST_PASSWORD", "")
+EMAIL_USE_TLS = env.flag("EMAIL_USE_TLS")
+EMAIL_USE_SSL = env.flag("EMAIL_USE_SSL")
+EMAIL_TIMEOUT = FAULTLINE_DELIVERY_SECONDS
 
 # --- sign-in and safety -----------------------------------------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [

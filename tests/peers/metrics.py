@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-PACKAGES = ("prometheus", "victoria-metrics")
+PACKAGES = ("prometheus", "prometheus-alertmanager", "victoria-metrics")
 READY_SECONDS = 20.0
 
 

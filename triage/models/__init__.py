@@ -18,6 +18,15 @@ from triage.models.incident import (
     Ticket,
 )
 from triage.models.observation import Observation, SubmittedCycle, SubmittedLog
+from triage.models.outbox import (
+    Announcement,
+    Channel,
+    ChannelKind,
+    Delivery,
+    DeliveryState,
+    News,
+    Route,
+)
 from triage.models.saved_view import Audience, DefaultView, SavedView
 from triage.models.share import ShareLink, ShareOpening
 from triage.models.stream import Stream
@@ -28,15 +37,20 @@ from triage.models.workload import Workload
 
 __all__ = [
     "CORRECTIONS",
+    "Announcement",
     "ApiToken",
     "Attempt",
     "Audience",
+    "Channel",
+    "ChannelKind",
     "Cluster",
     "Collection",
     "CollectionState",
     "Comment",
     "CommentRevision",
     "DefaultView",
+    "Delivery",
+    "DeliveryState",
     "Diagnosis",
     "DiagnosisNode",
     "Discovery",
@@ -46,11 +60,13 @@ __all__ = [
     "IncidentKey",
     "IncidentStatus",
     "Membership",
+    "News",
     "NodeRole",
     "NotTheSame",
     "Notification",
     "Observation",
     "Recollection",
+    "Route",
     "RunningAttempt",
     "SavedView",
     "Scope",

@@ -9,6 +9,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.utils import timezone
 
 from triage.models import Attempt, Cluster, EventKind, Incident, TimelineEvent
+from triage.services.announcing import announce
 
 
 def record_event(
@@ -26,7 +27,9 @@ def record_event(
 
     `payload` holds plain values; `actor` is None when the system acted by itself.
     """
-    return TimelineEvent.objects.create(
+    event = TimelineEvent.objects.create(
         kind=kind.value, attempt=attempt, incident=incident, cluster=cluster, node=node, actor=actor,
         happened_at=happened_at or timezone.now(), payload=payload,
     )  # fmt: skip
+    announce(event)
+    return event

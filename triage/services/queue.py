@@ -17,6 +17,7 @@ class Job(StrEnum):
     TRIAGE = "triage.triage_attempt"
     COLLECT = "triage.collect"
     DIAGNOSE = "triage.diagnose"
+    DELIVER = "triage.deliver"
 
 
 def enqueue(job: Job, pk: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
@@ -42,6 +43,18 @@ def signed_in(view: View) -> View:
         return redirect_to_login(request.get_full_path() if request.method in ("GET", "HEAD") else _page_of(request))
 
     return cache_control(private=True, no_cache=True)(wrapper)
+
+
+def administrators(view: View) -> View:
+    """Only for people who may set Faultline up; others are told so."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not request.user.is_staff:
+            raise PermissionDenied
+        return view(request, *args, **kwargs)
+
+    return signed_in(wrapper)
 
 
 def _page_of(request: HttpRequest) -> str:
