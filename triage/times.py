@@ -50,18 +50,18 @@ def parse(value: datetime | str | float | None) -> datetime | None:
 
 
 def machine(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if moment.microsecond else "%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
 def clock(moment: datetime, millis: bool = False) -> str:
     """`04:11:57`, or `04:11:57.433`."""
     moment = told(moment)
-    return moment.strftime("%H:%M:%S") + (f".{moment.microsecond // 1000:03d}" if millis else "")
+    return moment.time().isoformat("milliseconds" if millis else "seconds")
 
 
 def minute(moment: datetime) -> str:
     """`04:11`."""
-    return f"{told(moment):%H:%M}"
+    return told(moment).time().isoformat("minutes")
 
 
 def day(moment: datetime, now: datetime | None = None, zone: tzinfo | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -18,6 +19,7 @@ from triage.selectors.attempts import (
     CursorError,
     attempt_detail,
     count_attempts,
+    count_each,
     count_newer,
     list_attempts,
     triage_counts,
@@ -157,6 +159,49 @@ def test_facets_count_what_their_own_choice_would_give(fleet_of_failures: dict[s
     assert counted["cluster"] == {"c1": 1}
     assert counted["node"] == {"gx-02": 1}
     assert [value.selected for value in facets["domain"] if value.value == "hardware"] == [True]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "", "domain=hardware&domain=network", "user=ada", "user=a*", "node=gx-02", "node=none", "verdict=unconfirmed",
+        "cluster=c2&user=priya", "outcome=failed&user=nobody", "outcome=succeeded", "node=gx-01&node=none&user=priya",
+    ],
+)  # fmt: skip
+def test_facets_count_the_same_whether_words_are_looked_for_or_not(
+    query: str, fleet_of_failures: dict[str, Attempt], diagnosed: MakeAttempt
+) -> None:
+    diagnosed("9", outcome="succeeded", nodes={})
+    narrowed = replace(AttemptFilter.from_query(QueryDict(query)), failures="succeeded" not in query)
+    by_words = facet.counts(replace(narrowed, text="gx-0"))  # all of them ran on such nodes
+    assert by_words == facet.counts(narrowed)
+    assert by_words.facets["user"], "there is something to compare"
+
+
+def test_successes_found_by_words_are_counted_up_to_a_limit(
+    diagnosed: MakeAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for workload in ("1", "2", "3"):
+        diagnosed(workload, outcome="succeeded", nodes={})
+    monkeypatch.setattr(facet, "MANY", 2)
+    found = facet.counts(AttemptFilter(text="llama", failures=True))
+    assert (found.succeeded, found.succeeded_more) == (2, True)
+    assert (facet.counts(AttemptFilter(failures=True)).succeeded, found.total) == (3, 0)
+    asked = facet.counts(AttemptFilter(text="llama", outcome=("succeeded",)))
+    assert (asked.succeeded, asked.succeeded_more, asked.total) == (3, False, 3), "what is listed is counted whole"
+
+
+def test_many_lists_are_counted_in_one_query_that_stops_at_its_limit(fleet_of_failures: dict[str, Attempt]) -> None:
+    lists = [
+        AttemptFilter(),
+        AttemptFilter(domain=("network",)),
+        AttemptFilter(text="100%"),
+        AttemptFilter(user=("x",)),
+    ]
+    with CaptureQueriesContext(connection) as seen:
+        assert count_each(lists, 3) == [3, 1, 1, 0]
+        assert count_each([], 3) == []
+    assert len(seen) == 1
 
 
 def test_a_chosen_value_without_rows_stays_in_its_facet(fleet_of_failures: dict[str, Attempt]) -> None:

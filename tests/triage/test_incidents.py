@@ -33,6 +33,7 @@ from triage.services.incidents import (
     unmerge,
 )
 from triage.services.triage import begin_triage, lease_diagnosis, request_triage
+from triage.services.verdicts import Answer, correct, withdraw
 
 
 @pytest.fixture
@@ -67,6 +68,21 @@ def test_the_same_fingerprint_joins_one_incident_by_itself(diagnosed: MakeAttemp
     assert incident.first_at == incident.last_at == cast.END
     assert kinds(incident) == ["incident.opened", "incident.joined"]
     assert TimelineEvent.objects.get(kind="incident.joined").attempt == second
+
+
+def test_the_nodes_that_are_blamed_most_are_kept_with_it(diagnosed: MakeAttempt, maren: User) -> None:
+    first = diagnosed("1", nodes={"gx-02": "cause"})
+    diagnosed("2", nodes={"gx-02": "cause", "gx-01": "suspect", "gx-03": "affected"})
+    diagnosed("3", nodes={"gx-05": "cause", "gx-06": "cause"})
+    incident = incident_of(first)
+    assert (incident.nodes, incident.nodes_count) == (["gx-02", "gx-01", "gx-05"], 4)
+    answer = Answer("hardware", "gpu", "", nodes=["gx-01"])
+    said = correct(
+        first.pk, maren, diagnosis_id=first.diagnosis_id, seen=None, kind="wrong_node", reason="Swapped.", answer=answer
+    )
+    assert incident_of(first).nodes == ["gx-01", "gx-02", "gx-05"], "a person's word counts"
+    withdraw(first.pk, maren, verdict_id=said.pk)
+    assert incident_of(first).nodes == ["gx-02", "gx-01", "gx-05"]
 
 
 @pytest.mark.parametrize("story", [{"domain": "unattributed", "sub_domain": "none"}, {"outcome": "succeeded"}])

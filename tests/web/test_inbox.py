@@ -22,6 +22,7 @@ from triage.models import Attempt, Incident, SavedView, TriageState, Verdict, Ve
 from triage.selectors.repeats import repeats
 from triage.selectors.suggestions import suggest
 from triage.services import bulk
+from triage.web import inbox
 
 
 def page(client: Client, query: str = "?q=") -> str:
@@ -125,12 +126,30 @@ def test_a_view_is_saved_opened_and_deleted_with_undo(signed_in: Client, make_at
     make_attempt()
     where = save(signed_in, "My GPUs", "q=domain:hardware&sort=lost&cols=ran")
     assert where == "/?q=domain:hardware&sort=lost&cols=ran"
-    assert re.search(r'<a href="[^"]+" aria-current="true">My GPUs</a>', page(signed_in, where[1:]))
+    assert re.search(r'<a href="[^"]+" aria-current="true">My GPUs <', page(signed_in, where[1:]))
     view = SavedView.objects.get()
     signed_in.post(reverse("view-delete", args=[view.pk]))
     after = signed_in.get(reverse("saved-views")).content.decode()
     assert "Deleted My GPUs" in after and not SavedView.objects.exists()
     assert 'name="search" value="q=domain:hardware&amp;sort=lost&amp;cols=ran"' in after, "Undo saves it again"
+
+
+def test_each_view_says_how_many_match(
+    signed_in: Client, ada: User, make_attempt: MakeAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for user in ("ada", "ben", "ben"):
+        make_attempt(user=user)
+    save(signed_in, "Ben's", "q=user:ben")
+    save(signed_in, "Outdated", "q=user:ben&cols=ran")
+    SavedView.objects.filter(name="Outdated").update(query="domain:gone")
+    shown = page(signed_in)
+    assert re.search(r'aria-current="true">All failures <span class="n">3</span></a>', shown)
+    assert re.search(r'>Ben&#x27;s <span class="n">2</span></a>', shown)
+    assert ">Outdated</a>" in shown, "a search that is not understood any more is not counted"
+    monkeypatch.setattr(inbox, "MANY", 2)
+    shown = page(signed_in)
+    assert '>Ben&#x27;s <span class="n">2+</span></a>' in shown, "counted no further"
+    assert '>All failures <span class="n">3</span></a>' in shown, "the open one is counted whole"
 
 
 def test_the_list_opens_with_the_view_that_somebody_chose(signed_in: Client, make_attempt: MakeAttempt) -> None:
@@ -155,7 +174,7 @@ def test_views_are_seen_by_whom_they_are_meant_for(signed_in: Client, ada: User,
         other = Client()
         other.force_login(person)
         shown = other.get("/?q=").content.decode()
-        assert {name for name in ("private", "for the team", "for all") if f">{name}</a>" in shown} == wanted
+        assert {name for name in ("private", "for the team", "for all") if f">{name} <" in shown} == wanted
         view = SavedView.objects.get(name="private")
         other.post(reverse("view-delete", args=[view.pk]))
         other.post(reverse("view-default"), {"view": view.pk})

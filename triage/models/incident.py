@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
 
@@ -54,6 +55,10 @@ class Incident(models.Model):
     split_from = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="splits")
 
     attempts_count = models.PositiveIntegerField(default=0)
+    nodes = ArrayField(
+        models.CharField(max_length=253), default=list, blank=True, help_text="Blamed most often, at most three."
+    )
+    nodes_count = models.PositiveIntegerField(default=0, help_text="All nodes that its attempts blame.")
     gpu_hours = models.FloatField(default=0.0, help_text="Nodes x GPUs x hours of its attempts, where known.")
     first_at = models.DateTimeField(null=True, blank=True, help_text="End of its first attempt.")
     last_at = models.DateTimeField(null=True, blank=True, help_text="End of its last attempt.")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from django.contrib.auth.models import User
 from django.db import connection, models, transaction
-from django.db.models import Count, F, Max, Min, Sum
+from django.db.models import Max
 
 from engine.ruleset import Ruleset
 from triage.models import (
@@ -31,6 +31,7 @@ from triage.seeding.rows import Rows
 from triage.seeding.stories import Storyteller
 from triage.seeding.world import Try, World
 from triage.services.diagnoses import missing_sources, named_rules
+from triage.services.grouping import renew_totals
 
 BATCH = 2000
 JUDGES = ("maren.vogt", "owen.achebe", "priya.nair")
@@ -163,6 +164,8 @@ class Loader:
                 "status",
                 "attempts_count",
                 "gpu_hours",
+                "nodes",
+                "nodes_count",
                 "created_at",
             ),
         )
@@ -318,20 +321,7 @@ class Loader:
 
     def finish(self) -> None:
         """Counts what incidents show."""
-        totals = (
-            Attempt.objects.filter(membership__incident__isnull=False)
-            .order_by()
-            .values(incident=F("membership__incident"))
-            .annotate(attempts=Count("pk"), hours=Sum("lost_gpu_hours"), first=Min("sort_at"), last=Max("sort_at"))
-        )
-        known = Incident.objects.in_bulk()
-        for row in totals:
-            incident = known[row["incident"]]
-            incident.attempts_count, incident.gpu_hours = row["attempts"], row["hours"]
-            incident.first_at, incident.last_at = row["first"], row["last"]
-        Incident.objects.bulk_update(
-            known.values(), ("attempts_count", "gpu_hours", "first_at", "last_at"), batch_size=500
-        )
+        renew_totals(*Incident.objects.values_list("pk", flat=True))
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -374,6 +364,8 @@ class Loader:
                 status,
                 0,
                 0.0,
+                [],
+                0,
                 at,
             )
             self.keys.add(key, incident, at)

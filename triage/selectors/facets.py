@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db.models import Count, Func, Sum
+from django.db import connection
+from django.db.models import BooleanField, Count, ExpressionWrapper, Func, Q, Sum
 
 from engine.model import Outcome
 from triage.models import Cluster, VerdictStatus
-from triage.selectors.filters import NO_NODE, AttemptFilter, filtered_attempts
+from triage.selectors.filters import NO_NODE, AttemptFilter, filtered_attempts, matches
 
 SUCCEEDED = Outcome.SUCCEEDED.value
 COLUMNS = {
@@ -25,6 +26,8 @@ COLUMNS = {
 OF_FAILURES = ("verdict", "domain", "sub_domain", "node", "rule", "matched", "incident", "assignee")
 """Filters that nobody means for what succeeded."""
 TOP = 12
+MANY = 1_000
+"""So many successes are counted at most, where they are looked for by words."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Counts:
     """How many of those nobody has judged."""
     succeeded: int
     """Attempts that succeeded, with every filter but that of the outcome; 0 where a filter concerns failures alone."""
+    succeeded_more: bool
+    """There are more of them than were counted."""
     no_node: int
     """Failures with a diagnosis that blames no node, with every filter but that of the node."""
     facets: dict[str, list[FacetValue]]
@@ -58,42 +63,37 @@ def counts(narrowed: AttemptFilter, *, top: int = TOP) -> Counts:
     selected are always in the list, even with a count of 0.
     """
     clusters = dict(Cluster.objects.values_list("pk", "name"))
-    pass_ = _Pass(narrowed, {pk for pk, name in clusters.items() if name in narrowed.cluster})
-    if not any(getattr(narrowed, name) for name in OF_FAILURES) or SUCCEEDED in narrowed.outcome:
-        succeeded = replace(narrowed, outcome=(SUCCEEDED,), failures=False)
-        pass_.tallies["outcome"][SUCCEEDED] = filtered_attempts(succeeded).count()
+    groups, users, nodes = (_in_one_scan if narrowed.words else _by_index)(narrowed, top)
+    tally = _Tally(narrowed, {pk for pk, name in clusters.items() if name in narrowed.cluster}, groups)
+    succeeded, more = _succeeded(narrowed)
+    tally.of["outcome"][SUCCEEDED] = succeeded
     if narrowed.node:
         no_node = filtered_attempts(replace(narrowed, node=(NO_NODE,))).count()
     else:
-        no_node = pass_.no_node
-    pass_.tallies["cluster"] = Counter({clusters.get(pk, ""): rows for pk, rows in pass_.tallies["cluster"].items()})
-    facets = {name: _values(tally.items(), getattr(narrowed, name), top) for name, tally in pass_.tallies.items()}
-    facets["user"] = _values(_users(narrowed.without("user"), narrowed.user, top), narrowed.user, top)
-    facets["node"] = _values(_nodes(narrowed.without("node"), narrowed.node, top), narrowed.node, top)
-    return Counts(
-        pass_.total, pass_.lost, pass_.unconfirmed, pass_.tallies["outcome"][SUCCEEDED], no_node, facets
-    )  # fmt: skip
+        no_node = tally.no_node
+    tally.of["cluster"] = Counter({clusters.get(pk, ""): rows for pk, rows in tally.of["cluster"].items()})
+    facets = {name: _values(found.items(), getattr(narrowed, name), top) for name, found in tally.of.items()}
+    facets["user"] = _values(users, narrowed.user, top)
+    facets["node"] = _values(nodes, narrowed.node, top)
+    return Counts(tally.total, tally.lost, tally.unconfirmed, succeeded, more, no_node, facets)
 
 
-class _Pass:
-    """One grouped query over everything but the filters of COLUMNS, and what it says about each of them."""
+class _Tally:
+    """What groups of attempts say about each facet of COLUMNS. The groups respect every filter but those of COLUMNS."""
 
-    def __init__(self, narrowed: AttemptFilter, clusters: set[int]) -> None:
+    def __init__(self, narrowed: AttemptFilter, clusters: set[int], groups: Iterable[Sequence[Any]]) -> None:
         self.total, self.lost, self.unconfirmed, self.no_node = 0, 0.0, 0, 0
-        self.tallies: dict[str, Counter[Any]] = {name: Counter() for name in COLUMNS}
+        self.of: dict[str, Counter[Any]] = {name: Counter() for name in COLUMNS}
         chosen: dict[str, set[Any]] = {name: set(getattr(narrowed, name)) for name in COLUMNS}
         chosen["cluster"] = clusters
         limited = [name for name in COLUMNS if getattr(narrowed, name)]
-        # what succeeded is counted apart: most attempts do, and the index of failures is small
-        base = replace(narrowed.without(*COLUMNS), failures=SUCCEEDED not in narrowed.outcome)
-        rows = filtered_attempts(base).values_list(*COLUMNS.values(), "blames")
-        for *row, blames, lost, count in rows.annotate(lost=Sum("lost_gpu_hours"), rows=Count("*")).order_by():
+        for *row, blames, lost, count in groups:
             values = dict(zip(COLUMNS, row, strict=True))
             failing = [name for name in limited if values[name] not in chosen[name]]
             if not failing:
                 self._match(values, blames, lost, count)
             elif len(failing) == 1:
-                self.tallies[failing[0]][values[failing[0]]] += count
+                self.of[failing[0]][values[failing[0]]] += count
 
     def _match(self, values: dict[str, Any], blames: bool, lost: float, count: int) -> None:
         self.total += count
@@ -103,21 +103,96 @@ class _Pass:
         if values["outcome"] and not blames:
             self.no_node += count
         for name, value in values.items():
-            self.tallies[name][value] += count
+            self.of[name][value] += count
 
 
-def _users(narrowed: AttemptFilter, selected: tuple[str, ...], top: int) -> list[tuple[str, int]]:
-    rows = filtered_attempts(narrowed).values_list("user").annotate(rows=Count("*")).order_by("-rows", "user")
-    chosen = rows.filter(user__in=selected) if selected else ()
-    return [*rows[: top + 1], *chosen]
+def _succeeded(narrowed: AttemptFilter) -> tuple[int, bool]:
+    """Attempts that succeeded, and whether there are more. Words are looked for in the rows themselves, most of which
+    succeeded: then they are counted up to a limit.
+    """
+    asked = SUCCEEDED in narrowed.outcome
+    if not asked and any(getattr(narrowed, name) for name in OF_FAILURES):
+        return 0, False
+    query = filtered_attempts(replace(narrowed, outcome=(SUCCEEDED,), failures=False))
+    if asked or not narrowed.words:
+        return query.count(), False
+    found = query.values("pk")[: MANY + 1].count()
+    return min(found, MANY), found > MANY
 
 
-def _nodes(narrowed: AttemptFilter, selected: tuple[str, ...], top: int) -> list[tuple[str, int]]:
-    matching = filtered_attempts(narrowed)
-    named = matching.filter(blames=True).annotate(node=Func("blamed_nodes", function="unnest"))
-    rows = named.order_by().values_list("node").annotate(rows=Count("*")).order_by("-rows", "node")[:top]
-    chosen = [(node, matching.filter(blamed_nodes__contains=[node]).count()) for node in selected if node != NO_NODE]
-    return [*rows, *chosen]
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+Read = tuple[Iterable[Sequence[Any]], list[tuple[str, int]], list[tuple[str, int]]]
+"""Groups of COLUMNS with what they hold; users and nodes with how many of theirs match."""
+
+
+def _by_index(narrowed: AttemptFilter, top: int) -> Read:
+    """Three queries, each of which an index answers."""
+    rows = filtered_attempts(_wide(narrowed)).values_list(*COLUMNS.values(), "blames")
+    groups = rows.annotate(lost=Sum("lost_gpu_hours"), rows=Count("*")).order_by()
+    users = filtered_attempts(narrowed.without("user")).values_list("user")
+    by_user = users.annotate(rows=Count("*")).order_by("-rows", "user")
+    chosen_users = by_user.filter(user__in=narrowed.user) if narrowed.user else ()
+    matching = filtered_attempts(narrowed.without("node"))
+    nodes = matching.filter(blames=True).annotate(node=Func("blamed_nodes", function="unnest")).order_by()
+    by_node = nodes.values_list("node").annotate(rows=Count("*")).order_by("-rows", "node")[:top]
+    chosen_nodes = [
+        (node, matching.filter(blamed_nodes__contains=[node]).count()) for node in narrowed.node if node != NO_NODE
+    ]
+    return groups, [*by_user[: top + 1], *chosen_users], [*by_node, *chosen_nodes]
+
+
+_ONE_SCAN = """
+WITH found AS MATERIALIZED ({found})
+SELECT 0, '', {columns}, blames, sum(lost_gpu_hours), count(*) FROM found WHERE of_user AND of_node
+GROUP BY {columns}, blames
+UNION ALL (
+    SELECT 1, "user", {empty}, false, 0, count(*) FROM found WHERE of_columns AND of_node
+    GROUP BY "user" ORDER BY "user" = ANY(%s) DESC, count(*) DESC, "user" LIMIT %s
+)
+UNION ALL (
+    SELECT 2, node, {empty}, false, 0, count(*) FROM found, unnest(blamed_nodes) AS node WHERE of_columns AND of_user
+    GROUP BY node ORDER BY node = ANY(%s) DESC, count(*) DESC, node LIMIT %s
+)
+"""
+
+
+def _in_one_scan(narrowed: AttemptFilter, top: int) -> Read:
+    """One query that looks at each row once, for what no index has."""
+    query = filtered_attempts(_wide(narrowed).without("user", "node")).annotate(
+        of_columns=_as_value(matches(narrowed, *COLUMNS)),
+        of_user=_as_value(matches(narrowed, "user")),
+        of_node=_as_value(matches(narrowed, "node")),
+    )
+    taken = (*COLUMNS.values(), "user", "blames", "blamed_nodes", "lost_gpu_hours", "of_columns", "of_user", "of_node")
+    found, params = query.values(*taken).query.sql_with_params()
+    sql = _ONE_SCAN.format(
+        found=found,
+        columns=", ".join(COLUMNS.values()),
+        empty=", ".join("NULL::bigint" if name == "cluster" else "''" for name in COLUMNS.values()),
+    )
+    named = (narrowed.user, narrowed.node)
+    limits = [part for values in named for part in (list(values), top + 1 + len(values))]
+    groups, users, nodes = [], [], []
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [*params, *limits])
+        for part, name, *row in cursor.fetchall():
+            if part == 0:
+                groups.append(row)
+            else:
+                (users if part == 1 else nodes).append((name, row[-1]))
+    return groups, users, nodes
+
+
+def _wide(narrowed: AttemptFilter) -> AttemptFilter:
+    """Without the filters of COLUMNS. What succeeded is counted apart: most attempts do, and the index of failures is
+    small.
+    """
+    return replace(narrowed.without(*COLUMNS), failures=SUCCEEDED not in narrowed.outcome)
+
+
+def _as_value(condition: Q) -> ExpressionWrapper:
+    return ExpressionWrapper(condition, output_field=BooleanField())
 
 
 def _values(rows: Iterable[tuple[Any, int]], selected: tuple[str, ...], top: int) -> list[FacetValue]:

@@ -18,6 +18,7 @@ NO_NODE = "none"
 """As a value of the node filter: attempts with a diagnosis that blames no node."""
 NOBODY = "none"
 """As a value of the assignee filter: attempts whose incident nobody has, or that have none."""
+MAX_WORDS = 12
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,11 @@ class AttemptFilter:
     def is_empty(self) -> bool:
         return self == AttemptFilter()
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All that must occur in the text, in lower case."""
+        return tuple(word.lower() for word in (*self.text.split(), *self.phrases)[:MAX_WORDS])
+
 
 def filtered_attempts(narrowed: AttemptFilter) -> QuerySet[Attempt]:
     """The attempts that match, without an order."""
@@ -117,14 +123,24 @@ def filtered_attempts(narrowed: AttemptFilter) -> QuerySet[Attempt]:
         query = query.filter(sort_at__gte=narrowed.since)
     if narrowed.until is not None:
         query = query.filter(sort_at__lt=narrowed.until)
-    for word in (*narrowed.text.split(), *narrowed.phrases)[:12]:
-        query = query.filter(search__contains=word.lower())
+    for word in narrowed.words:
+        query = query.filter(search__contains=word)
     for name, value in narrowed.excluded:
         if name == "phrases":
             query = query.exclude(search__contains=value.lower())
         else:
             query = query.exclude(_CONDITIONS[name]((value,)))
     return query
+
+
+def matches(narrowed: AttemptFilter, *names: str) -> Q:
+    """What some of the fields alone ask for; always true when none of them asks for anything."""
+    found = Q(pk__isnull=False)
+    for name in names:
+        values = getattr(narrowed, name)
+        if values:
+            found &= _CONDITIONS[name](values)
+    return found
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

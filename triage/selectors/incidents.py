@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, Exists, F, Func, Max, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Func, Max, OuterRef, Q, QuerySet
 
 from triage.models import Attempt, EventKind, Incident, IncidentStatus, Membership, NotTheSame, Ticket, TimelineEvent
 from triage.selectors.attempts import CursorError
@@ -29,7 +29,7 @@ class IncidentPage:
     """One page of the list, the last to fail first."""
 
     incidents: list[Incident]
-    """With `assignee` and `nodes_blamed`, at most three names each."""
+    """With `assignee`."""
     older: str | None
 
 
@@ -82,7 +82,6 @@ def list_incidents(
         query = query.filter(Q(last_at__lte=at) & (Q(last_at__lt=at) | Q(pk__lt=pk)))
     found = list(query.select_related("assignee").order_by("-last_at", "-id")[: PAGE_SIZE + 1])
     shown = found[:PAGE_SIZE]
-    _name_nodes(shown)
     older = _encode(shown[-1]) if len(found) > PAGE_SIZE else None
     return IncidentPage(shown, older)
 
@@ -192,25 +191,6 @@ def _with_service(rows: list[dict[str, Any]]) -> list[NodeShare]:
         )
         for row in rows
     ]
-
-
-def _name_nodes(incidents: list[Incident]) -> None:
-    """Gives each its `nodes_blamed` and `nodes_more`. One query."""
-    rows = (
-        Attempt.objects.filter(membership__incident__in=incidents)
-        .exclude(blamed_nodes=[])
-        .order_by()
-        .annotate(node=Func("blamed_nodes", function="unnest"), incident=F("membership__incident"))
-        .values("incident", "node")
-        .annotate(times=Count("pk"))
-        .order_by("-times", "node")
-    )
-    named: dict[int, list[str]] = {}
-    for row in rows:
-        named.setdefault(row["incident"], []).append(row["node"])
-    for incident in incidents:
-        nodes = named.get(incident.pk, [])
-        incident.nodes_blamed, incident.nodes_more = nodes[:3], max(0, len(nodes) - 3)  # type: ignore[attr-defined]
 
 
 def _keys(incident: Incident) -> QuerySet[Any]:

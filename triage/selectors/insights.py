@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, Func, Q, Sum
+from django.db.models import Count, Q, Sum
 
 from engine.model import UNATTRIBUTED, Source
 from triage.models import Attempt, Cluster, Incident
@@ -235,11 +235,13 @@ def _top(scope: Scope) -> list[TopIncident]:
 
 
 def _missing(scope: Scope) -> tuple[list[Missing], int]:
+    """What was missing where no cause was found, and in how many of those nothing was. One query."""
     unknown = Attempt.objects.filter(_narrowed(scope), domain=UNATTRIBUTED).order_by()
     counted: dict[str, int] = defaultdict(int)
-    sources = unknown.annotate(source=Func("missing", function="unnest")).values_list("source")
-    for source, count in sources.annotate(rows=Count("pk")):
-        counted[source] += count
-    known = [Missing(source, count) for source, count in counted.items() if source in _SOURCES]
-    complete = unknown.filter(missing=[]).count()
+    complete = 0
+    for sources, count in unknown.values_list("missing").annotate(rows=Count("pk")):
+        complete += 0 if sources else count
+        for source in set(sources) & _SOURCES:
+            counted[source] += count
+    known = [Missing(source, count) for source, count in counted.items()]
     return sorted(known, key=lambda one: (-one.attempts, one.source)), complete

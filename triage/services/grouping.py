@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from django.db import connection
-from django.db.models import Count, DurationField, ExpressionWrapper, F, FloatField, Func, IntegerField, Max, Min, Sum
-from django.db.models.functions import Cast, Extract, Greatest
+from django.db.models import Count, Max, Min, Sum
 from django.utils import timezone
 
 from engine.model import UNATTRIBUTED, Outcome
@@ -13,18 +12,19 @@ from triage.models.incident import SETTLED
 from triage.services.events import record_event
 from triage.services.facts import short
 
-_GPU_HOURS = (
-    Cast(Func("nodes", function="CARDINALITY", output_field=IntegerField()), FloatField())
-    * F("gpus_per_node")
-    * Greatest(
-        Cast(
-            Extract(ExpressionWrapper(F("ended_at") - F("started_at"), output_field=DurationField()), "epoch"),
-            FloatField(),
-        ),
-        0.0,
-    )
-    / 3600.0
-)
+TOTALS = ("attempts_count", "gpu_hours", "first_at", "last_at", "nodes", "nodes_count")
+"""What `renew_totals` sets on an incident."""
+NODES = 3
+"""So many of the nodes that an incident's attempts blame are kept with it."""
+_NODES = """
+SELECT incident_id, (array_agg(node ORDER BY times DESC, node))[:%s], count(*)
+FROM (
+    SELECT incident_id, node, count(*) AS times
+    FROM triage_membership JOIN triage_attempt ON triage_attempt.id = attempt_id, unnest(blamed_nodes) AS node
+    WHERE incident_id = ANY(%s) GROUP BY incident_id, node
+) named
+GROUP BY incident_id
+"""
 
 
 def group_attempt(attempt: Attempt, diagnosis: Diagnosis) -> Incident | None:
@@ -70,13 +70,20 @@ def in_force(incident: Incident) -> Incident:
 
 
 def renew_totals(*ids: int) -> None:
-    """Counts what lists show of an incident anew. The rows are locked in the order of their ids."""
-    for incident in Incident.objects.select_for_update().filter(pk__in=set(ids)).order_by("pk"):
-        totals = Attempt.objects.filter(membership__incident=incident).aggregate(
-            attempts_count=Count("*"), gpu_hours=Sum(_GPU_HOURS), first_at=Min("sort_at"), last_at=Max("sort_at")
-        )
-        totals["gpu_hours"] = totals["gpu_hours"] or 0.0
-        Incident.objects.filter(pk=incident.pk).update(**totals)
+    """Counts what lists show of these incidents anew. The rows are locked in the order of their ids."""
+    incidents = list(Incident.objects.select_for_update().filter(pk__in=set(ids)).order_by("pk"))
+    members = Attempt.objects.filter(membership__incident__in=incidents).order_by().values_list("membership__incident")
+    counted = members.annotate(
+        attempts=Count("*"), lost=Sum("lost_gpu_hours"), first=Min("sort_at"), last=Max("sort_at")
+    )
+    totals = {pk: row for pk, *row in counted}
+    with connection.cursor() as cursor:
+        cursor.execute(_NODES, [NODES, [incident.pk for incident in incidents]])
+        nodes = {pk: row for pk, *row in cursor.fetchall()}
+    for one in incidents:
+        one.attempts_count, one.gpu_hours, one.first_at, one.last_at = totals.get(one.pk, (0, 0.0, None, None))
+        one.nodes, one.nodes_count = nodes.get(one.pk, ([], 0))
+    Incident.objects.bulk_update(incidents, TOTALS, batch_size=500)
 
 
 def _home(diagnosis: Diagnosis) -> tuple[Incident, bool]:

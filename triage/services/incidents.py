@@ -142,17 +142,7 @@ def merge(source_id: int, target_id: int, actor: AbstractBaseUser) -> Incident:
     source.merged_into = target
     source.save(update_fields=["merged_into"])
     Membership.objects.filter(incident=source).update(incident=target)
-    for incident in (target, source):
-        record_event(
-            EventKind.INCIDENT_MERGED,
-            incident=incident,
-            actor=actor,
-            source=source.pk,
-            source_title=source.title,
-            target=target.pk,
-            target_title=target.title,
-        )
-    renew_totals(source.pk, target.pk)
+    _tell_both(EventKind.INCIDENT_MERGED, source, target, actor)
     return target
 
 
@@ -166,16 +156,7 @@ def unmerge(source_id: int, actor: AbstractBaseUser) -> bool:
     source.merged_into = None
     source.save(update_fields=["merged_into"])
     Membership.objects.filter(incident=target, home__in=family(source.pk)).update(incident=source)
-    for incident in (target, source):
-        record_event(
-            EventKind.INCIDENT_UNMERGED,
-            incident=incident,
-            actor=actor,
-            source=source.pk,
-            source_title=source.title,
-            target=target.pk,
-        )
-    renew_totals(source.pk, target.pk)
+    _tell_both(EventKind.INCIDENT_UNMERGED, source, target, actor)
     return True
 
 
@@ -201,19 +182,9 @@ def split(incident_id: int, attempt_ids: Collection[int], actor: AbstractBaseUse
         split_from=incident,
     )
     Membership.objects.filter(pk__in=[member.pk for member in chosen]).update(home=new, incident=new, by_hand=True)
-    for one in (incident, new):
-        record_event(
-            EventKind.INCIDENT_SPLIT,
-            incident=one,
-            actor=actor,
-            source=incident.pk,
-            target=new.pk,
-            target_title=new.title,
-            attempts=[member.attempt_id for member in chosen],
-        )
     low, high = sorted((incident.pk, new.pk))
     NotTheSame.objects.get_or_create(low_id=low, high_id=high, defaults={"by": actor})
-    renew_totals(incident.pk, new.pk)
+    _tell_both(EventKind.INCIDENT_SPLIT, incident, new, actor, attempts=[member.attempt_id for member in chosen])
     return Incident.objects.get(pk=new.pk)
 
 
@@ -275,6 +246,22 @@ def unlink_ticket(ticket_id: int, actor: AbstractBaseUser) -> bool:
     record_event(EventKind.TICKET_UNLINKED, incident=ticket.incident, actor=actor, label=ticket.label, url=ticket.url)
     ticket.delete()
     return True
+
+
+def _tell_both(kind: EventKind, source: Incident, target: Incident, actor: AbstractBaseUser, **more: Any) -> None:
+    """Attempts went from one incident to the other: an event in the record of each, and both are counted anew."""
+    for incident in (target, source):
+        record_event(
+            kind,
+            incident=incident,
+            actor=actor,
+            source=source.pk,
+            source_title=source.title,
+            target=target.pk,
+            target_title=target.title,
+            **more,
+        )
+    renew_totals(source.pk, target.pk)
 
 
 def _locked(incident_id: int) -> Incident:

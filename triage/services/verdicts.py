@@ -20,6 +20,7 @@ from triage.models import (
     Attempt,
     Diagnosis,
     EventKind,
+    Membership,
     NodeRole,
     Verdict,
     VerdictKind,
@@ -28,6 +29,7 @@ from triage.models import (
 from triage.services.attempts import refresh_search
 from triage.services.events import record_event
 from triage.services.facts import keepable, short
+from triage.services.grouping import renew_totals
 from triage.text import printable, readable
 
 MAX_REASON = 4_000
@@ -165,9 +167,7 @@ def withdraw(attempt_id: int, actor: AbstractBaseUser, *, verdict_id: int) -> bo
     if verdict is None or verdict.pk != verdict_id:
         return False
     _end(verdict, actor)
-    attempt.verdict = None
-    apply_answer(attempt)
-    _save(attempt)
+    _answer(attempt, None)
     _tell(EventKind.VERDICT_WITHDRAWN, attempt, verdict, actor)
     return True
 
@@ -249,9 +249,7 @@ def _stand(attempt: Attempt, actor: AbstractBaseUser, **values: Any) -> Verdict:
     if attempt.verdict is not None:
         _end(attempt.verdict, actor)
     verdict = Verdict.objects.create(attempt=attempt, by=actor, rule=values["diagnosis"].rule, **values)
-    attempt.verdict = verdict
-    apply_answer(attempt)
-    _save(attempt)
+    _answer(attempt, verdict)
     return verdict
 
 
@@ -260,9 +258,14 @@ def _end(verdict: Verdict, actor: AbstractBaseUser) -> None:
     verdict.save(update_fields=["ended_at", "ended_by"])
 
 
-def _save(attempt: Attempt) -> None:
+def _answer(attempt: Attempt, verdict: Verdict | None) -> None:
+    """Makes it the word that stands, wherever that is shown."""
+    before, attempt.verdict = attempt.blamed_nodes, verdict
+    apply_answer(attempt)
     attempt.save(update_fields=ANSWER_FIELDS)
     refresh_search(attempt)
+    if attempt.blamed_nodes != before:
+        renew_totals(*Membership.objects.filter(attempt=attempt).values_list("incident", flat=True))
 
 
 def _tell(kind: EventKind, attempt: Attempt, verdict: Verdict, actor: AbstractBaseUser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +22,14 @@ _PLAIN = re.compile(r"(?!\.+$)[\w.-]+\Z", re.ASCII)
 
 
 @register.simple_tag
+@lru_cache(maxsize=8192)
+def page_url(name: str, pk: int) -> str:
+    """The page of one thing. Lists ask for many of them, and most of them again."""
+    return reverse(name, args=[pk])
+
+
+@register.simple_tag
+@lru_cache(maxsize=8192)
 def node_url(name: str, cluster: str = "") -> str:
     """The page of a node. A name that a browser would read as a path or as anything else goes into a parameter."""
     if _PLAIN.match(name):

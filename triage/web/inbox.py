@@ -15,7 +15,7 @@ from engine.model import Outcome
 from triage import words
 from triage.models import Audience, DefaultView, SavedView, TriageState, VerdictStatus
 from triage.selectors import facets as facet
-from triage.selectors.attempts import NO_NODE, AttemptFilter, Order, count_attempts
+from triage.selectors.attempts import NO_NODE, AttemptFilter, Order, count_attempts, count_each
 from triage.selectors.filters import read_moment
 from triage.selectors.query import WORD, Query, Term, read_query
 from triage.services.saved_views import visible_views
@@ -105,6 +105,8 @@ class Choice:
     label: str
     count: int
     selected: bool
+    more: bool = False
+    """There are more than were counted."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,13 @@ def boxes(view: View, counts: facet.Counts) -> list[Box]:
     for name, column, label in FACETS:
         picked = view.query.values(name)
         choices = [
-            Choice(item.value, _label(name, item.value), item.count, item.value in picked)
+            Choice(
+                item.value,
+                _label(name, item.value),
+                item.count,
+                item.value in picked,
+                more=counts.succeeded_more and name == "outcome" and item.value == Outcome.SUCCEEDED,
+            )
             for item in counts.facets[column]
             if item.value != NO_NODE and item.value.isprintable() and (item.count or item.value in picked)
         ]
@@ -195,9 +203,17 @@ class Tab:
     """A view that one click opens."""
 
     name: str
-    url: str
+    view: View
     current: bool
     about: str = ""
+    count: int | None = None
+    """How many match. None: not counted."""
+    more: bool = False
+    """There are more than were counted."""
+
+    @property
+    def url(self) -> str:
+        return self.view.address()
 
 
 BUILT_IN = (
@@ -206,20 +222,30 @@ BUILT_IN = (
     ("To confirm", "ended:7d is:unconfirmed -domain:unattributed"),
     ("Without a cause", "domain:unattributed"),
 )
+MANY = 1_000
+"""So many are counted at most behind a view that is not open."""
+MAX_TABS_COUNTED = 16
 
 
-def tabs(view: View, user: User) -> list[Tab]:
-    """The views that everybody has, then those that somebody sees. One query."""
-    made = []
+def tabs(view: View, user: User, total: int | None = None) -> list[Tab]:
+    """The views that everybody has, then those that somebody sees, with how many match: `total` of the one that is
+    open, and of the others as far as it is counted. Two queries.
+    """
     own = list(visible_views(user).select_related("owner", "team")[:40])
     saved = [View.saved(one) for one in own]
     same = view in saved
+    made = []
     for name, text in BUILT_IN:
         one = View.of(QueryDict(encoded({"q": text})))
-        made.append(Tab(name, one.address(), current=one == view and not same))
+        made.append(Tab(name, one, current=one == view and not same))
     for row, one in zip(own, saved, strict=True):
         about = "" if row.owner_id == user.pk and row.audience == Audience.ME else _audience(row)
-        made.append(Tab(row.name, one.address(), current=one == view, about=about))
+        made.append(Tab(row.name, one, current=one == view, about=about))
+    places = [place for place, tab in enumerate(made) if not tab.view.query.errors][:MAX_TABS_COUNTED]
+    counts = count_each([made[place].view.narrowed(user) for place in places], MANY)
+    for place, count in zip(places, counts, strict=True):
+        exact = made[place].current and total is not None
+        made[place] = replace(made[place], count=total if exact else count, more=count == MANY and not exact)
     return made
 
 

@@ -42,10 +42,11 @@ def failures(request: HttpRequest) -> HttpResponse:
     counted = counts(narrowed)
     hidden = not view.query.values("outcome")
     context = {
-        **_frame(request, view),
+        **_frame(request, view, counted.total),
         "rows": with_repeats(page.attempts),
         "counted": counted,
         "succeeded": counted.succeeded if hidden else 0,
+        "succeeded_more": counted.succeeded_more,
         "succeeded_url": view.asking(view.query.plus(Term("outcome", Outcome.SUCCEEDED))).address(),
         "boxes": inbox.boxes(view, counted),
         "drops": inbox.drops(view, request.user, count=not page.attempts and not request.GET.get("cursor")),
@@ -107,14 +108,14 @@ def with_repeats(rows: list[Attempt]) -> list[Attempt]:
     return rows
 
 
-def _frame(request: HttpRequest, view: inbox.View) -> dict[str, Any]:
+def _frame(request: HttpRequest, view: inbox.View, total: int | None = None) -> dict[str, Any]:
     """What the page shows whatever the list holds."""
     return {
         "section": "failures",
         "view": view,
         "query": str(view.query),
         "filtered": bool(view.query.terms),
-        "tabs": inbox.tabs(view, request.user),
+        "tabs": inbox.tabs(view, request.user, total),
         "teams": teams_of(request.user),
         "period": inbox.period(view.query),
         "kept": inbox.kept(view),
