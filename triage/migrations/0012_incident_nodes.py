@@ -20,7 +20,7 @@ WHERE triage_incident.id = named.incident_id
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("triage", "0010_success_counts"),
+        ("triage", "0011_outbox"),
     ]
 
     operations = [
