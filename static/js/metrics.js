@@ -2,23 +2,13 @@
 (function () {
   "use strict";
   var HEIGHT = 132;
+  var dragged = null;
   var DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 
   function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
   function palette() {
     return ["--hardware", "--network", "--storage", "--platform", "--software", "--scheduler"].map(colour);
-  }
-
-  function moment(axis, x) {
-    var at;
-    if (axis.turn === null) at = axis.start + (axis.end - axis.start) * (x - axis.left) / (axis.right - axis.left);
-    else {
-      var half = axis.breaks.length === 2 ? (axis.breaks[1] - axis.breaks[0]) / 2 : 0;
-      if (x <= axis.middle) at = axis.start + (axis.turn - axis.start) * Math.min(1, (x - axis.left) / (axis.middle - half - axis.left));
-      else at = axis.turn + (axis.end - axis.turn) * Math.max(0, (x - axis.middle - half) / (axis.right - axis.middle - half));
-    }
-    return at;
   }
 
   function said(at, zone) {
@@ -66,9 +56,31 @@
     ctx.stroke();
   }
 
+  // A click beside a line of the timeline opens what it stands for.
+  function marks(plot, data) {
+    var led = data.events.filter(function (event) { return event.evidence; });
+    function near(x) {
+      var best = null;
+      led.forEach(function (event) {
+        var far = Math.abs(plot.valToPos(event.x, "x") - x);
+        if (far <= 6 && (!best || far < best.far)) best = { far: far, event: event };
+      });
+      return best && best.event;
+    }
+    plot.over.addEventListener("mousemove", function (event) {
+      var found = near(event.offsetX);
+      plot.over.classList.toggle("leads", Boolean(found));
+      plot.over.title = found ? found.text : "";
+    });
+    plot.over.addEventListener("click", function (event) {
+      var found = near(event.offsetX);
+      if (found) location.href = data.evidence + encodeURIComponent(found.evidence) + "/";
+    });
+  }
+
   function draw(host, data, chart, width) {
     var axis = data.axis, colours = palette(), scale = width / axis.width;
-    var series = [{ label: "Time", value: function (u, x) { return x === null ? "" : said(moment(axis, x), data.zone); } }];
+    var series = [{ label: "Time", value: function (u, x) { return x === null ? "" : said(window.faultline.momentAt(axis, x), data.zone); } }];
     chart.lines.forEach(function (one, index) {
       series.push({
         label: one.label + (one.cited ? " (evidence)" : ""),
@@ -82,9 +94,9 @@
     var grid = { stroke: colour("--line"), width: 1 };
     var options = {
       width: Math.round(width), height: HEIGHT, padding: [6, (axis.width - axis.right) * scale, 0, 0],
-      cursor: { sync: { key: "faultline", setSeries: false }, drag: { x: true, y: false } },
+      cursor: { sync: { key: "faultline", setSeries: false }, drag: { x: true, y: false, setScale: false } },
       legend: { live: true, markers: { width: 3, dash: function (u, index) { return index > colours.length ? "dashed" : "solid"; } } },
-      scales: { x: { time: false, range: function (u, low, high) { return u.zoomed ? [low, high] : [axis.left, axis.right]; } },
+      scales: { x: { time: false, range: function () { return [axis.left, axis.right]; } },
         y: { range: function (u, low, high) {
           if (low === null) return [0, 1];
           var room = (high - low) * 0.08 || Math.abs(high) * 0.05 || 1;
@@ -100,13 +112,23 @@
       series: series,
       hooks: {
         draw: [lines(data)],
-        setSelect: [function (u) { u.zoomed = u.select.width > 0; }]
+        // One axis for all: what is dragged over here zooms the timeline, and the plots with it.
+        setSelect: [function (u) {
+          if (u !== dragged || u.select.width < 6) return;  // the others only follow it
+          dragged = null;
+          var first = window.faultline.momentAt(axis, u.posToVal(u.select.left, "x"));
+          var last = window.faultline.momentAt(axis, u.posToVal(u.select.left + u.select.width, "x"));
+          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          window.faultline.zoom(first, last);
+        }]
       }
     };
     var tables = chart.lines.map(function (one) { return [one.x, one.values]; });
     var joined = tables.length === 1 ? tables[0] : uPlot.join(tables);
     var plot = new uPlot(options, joined, host);
-    plot.over.addEventListener("dblclick", function () { plot.zoomed = false; });
+    plot.over.addEventListener("mousedown", function () { dragged = plot; });
+    plot.over.addEventListener("dblclick", function () { window.faultline.whole(); });
+    marks(plot, data);
     // The legend's rows switch a series on and off: a button for the keyboard too.
     host.querySelectorAll(".u-series th").forEach(function (head, index) {
       if (!index) return;
@@ -128,12 +150,14 @@
     if (canvas) {
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", chart.name + ", " + chart.lines.length + " series, from " + figure(chart.low) + " to " + figure(chart.high) +
-        (chart.unit ? " " + chart.unit : "") + ". The table has every value.");
+        (chart.unit ? " " + chart.unit : "") + ". The table has its figures.");
     }
     return plot;
   }
 
   function start(box) {
+    // While the samples of a new part are on their way, the page keeps its height.
+    if (window.faultline.room) box.style.minHeight = window.faultline.room + "px";
     var word = box.querySelector("[data-plots-said]");
     var figureSvg = box.parentElement.querySelector("svg.fig");
     var plots = [], data = null;
@@ -156,7 +180,7 @@
         var link = document.createElement("a");
         link.href = box.dataset.table;
         link.textContent = "all series as a table";
-        word.textContent = data.charts.length ? "Drag to zoom, double-click to go back; a diamond is the root, dashes the end. " : "No samples in the time of this attempt; ";
+        word.textContent = data.charts.length ? "A diamond is the root, dashes the end; a click on a line opens what it stands for. " : "No samples in this time; ";
         word.appendChild(link);
         if (data.left_out) word.append(", " + data.left_out + " more metrics there");
         data.troubles.forEach(function (trouble) { word.append(" Not read: " + trouble + "."); });
@@ -170,6 +194,7 @@
           box.appendChild(part);
         });
         paint();
+        box.style.minHeight = "";
         box.setAttribute("data-ready", "");
         var last = width(), waiting = 0;
         new ResizeObserver(function () {
@@ -178,11 +203,15 @@
           clearTimeout(waiting);
           waiting = setTimeout(paint, 100);
         }).observe(figureSvg || box);
-        matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
-        new MutationObserver(paint).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+        repaint = paint;
       })
       .catch(function () { word.append(". The plots could not be loaded."); });
   }
 
+  // The plots that are on the page now; those before a zoom are gone with their part of it.
+  var repaint = function () {};
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () { repaint(); });
+  new MutationObserver(function () { repaint(); }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  document.addEventListener("faultline:timeline", function () { repaint = function () {}; document.querySelectorAll("[data-metrics]").forEach(start); });
   document.querySelectorAll("[data-metrics]").forEach(start);
 })();

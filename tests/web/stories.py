@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from engine import model as engine
 
 START = datetime(2026, 10, 5, 2, 0, tzinfo=UTC)
@@ -277,8 +279,12 @@ def succeeded() -> engine.Diagnosis:
 
 
 def _changed(story: engine.Diagnosis, **changes: Any) -> engine.Diagnosis:
-    fields = {name: getattr(story, name) for name in story.__struct_fields__}
-    return engine.Diagnosis(**{**fields, **changes})
+    return struct(story, **changes)
+
+
+def struct(value: Any, **changes: Any) -> Any:
+    """A part of a diagnosis with other values in some fields."""
+    return msgspec.structs.replace(value, **changes)
 
 
 def later(days: float) -> datetime:

@@ -60,7 +60,8 @@ def test_the_timeline_is_a_picture_with_a_lane_a_node_and_a_table_beside_it(
     signed_in: Client, make_attempt: MakeAttempt
 ) -> None:
     page = page_of(signed_in, make_attempt())
-    svg = page[page.index('<svg class="fig" viewBox') : page.index("</svg>", page.index('<svg class="fig" viewBox'))]
+    begin = page.index('<svg class="fig timeline"')
+    svg = page[begin : page.index("</svg>", begin)]
     assert [name for name in stories.NODES if f">{name}<" in svg] == list(stories.NODES)
     assert "Root: NVLink signal-integrity fault (Xid 149), 04:11:57" in svg
     assert "End, exit 134:0, 04:22:31" in svg

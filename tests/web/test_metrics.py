@@ -12,7 +12,7 @@ from tests.web.conftest import MakeAttempt
 from tests.web.test_evidence import Collected, collected
 from tests.web.test_hostile import FORBIDDEN, SCRIPT
 from triage.selectors.metric_plots import charts, measured, metric_streams, rows
-from triage.selectors.timeline import LEFT, RIGHT, Axis
+from triage.selectors.timeline_axis import LEFT, RIGHT, Axis
 
 __all__ = ["collected"]
 START = 1791165600.0  # 2026-10-05T02:00:00Z

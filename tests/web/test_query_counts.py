@@ -40,6 +40,7 @@ def urls(attempt: Attempt) -> dict[str, tuple[str, dict[str, str]]]:
         "failures, poll": (reverse("failures-news") + f"?top={attempt.pk}&rows={attempt.pk}:pending", htmx),
         "attempt": (reverse("attempt", args=[attempt.pk]), {}),
         "attempt, progress": (reverse("attempt-progress", args=[attempt.pk]), htmx),
+        "attempt, timeline": (reverse("attempt-timeline", args=[attempt.pk]) + "?by=rank", htmx),
         "evidence": (reverse("evidence", args=[attempt.pk, "e1"]), {}),
         "lanes": (reverse("lanes", args=[attempt.pk]), {}),
         "compare": (reverse("compare", args=[attempt.pk]), {}),

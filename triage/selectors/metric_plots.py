@@ -16,7 +16,8 @@ from engine.series import Series, series_of
 from triage import times
 from triage.blobs import BlobError
 from triage.models import Attempt, Stream
-from triage.selectors.timeline import LEFT, RIGHT, WIDTH, Axis, Picture
+from triage.selectors.timeline import Picture
+from triage.selectors.timeline_axis import Axis
 from triage.services.facts import engine_attempt
 from triage.services.sources import blob_store
 from triage.text import printable
@@ -31,6 +32,8 @@ BUCKET = 2.0
 """Units of the axis in which at most the lowest and the highest sample are kept."""
 GAP = 3.5
 """So many usual intervals without a sample are drawn as a gap."""
+MAX_INTERVALS = 1000
+"""Of a series that are looked at to learn how far apart its samples usually are."""
 MAX_TABLE = 500
 _UNITS = (
     ("temp", "\u00b0C"), ("clock_throttle", "bits"), ("clock", "MHz"), ("power", "W"), ("util", "%"), ("percent", "%"),
@@ -139,14 +142,23 @@ def _chart(name: str, everyone: Sequence[Series], cited: set[tuple[str, str]], a
     return Chart(printable(name), unit, lines, len(inside) - len(kept), min(seen, default=0.0), max(seen, default=0.0))
 
 
+def _part(series: Series, axis: Axis) -> tuple[int, int]:
+    """The samples to draw: those inside the axis, and one on each side of a zoomed part, so that lines go on."""
+    first, last = bisect_left(series.times, axis.start), bisect_right(series.times, axis.end)
+    if axis.part and first < len(series.times) and last > 0:
+        return max(0, first - 1), min(len(series.times), last + 1)
+    return first, last
+
+
 def _between(series: Series, axis: Axis) -> bool:
-    return bisect_left(series.times, axis.start) < bisect_right(series.times, axis.end)
+    first, last = _part(series, axis)
+    return first < last
 
 
 def _line(series: Series, cited: set[tuple[str, str]], axis: Axis) -> Line:
-    first, last = bisect_left(series.times, axis.start), bisect_right(series.times, axis.end)
+    first, last = _part(series, axis)
     ats, values = series.times[first:last], series.values[first:last]
-    usual = median([b - a for a, b in pairwise(ats)] or [0.0])
+    usual = median([b - a for a, b in pairwise(series.times[:MAX_INTERVALS])] or [0.0])
     x: list[float] = []
     at: list[float] = []
     out: list[float | None] = []
@@ -157,7 +169,7 @@ def _line(series: Series, cited: set[tuple[str, str]], axis: Axis) -> Line:
             return
         low, high = min(bucket, key=lambda p: p[1]), max(bucket, key=lambda p: p[1])
         for moment, value in sorted({low, high}):
-            place = round(axis.x(moment), 2)
+            place = round(axis.beyond(moment), 2)
             if x and place <= x[-1]:
                 place = round(x[-1] + 0.01, 2)
             x.append(place)
@@ -169,10 +181,10 @@ def _line(series: Series, cited: set[tuple[str, str]], axis: Axis) -> Line:
     for index, (moment, value) in enumerate(zip(ats, values, strict=True)):
         if index and usual and moment - ats[index - 1] > GAP * usual:
             flush()
-            x.append(round((x[-1] + max(axis.x(moment), x[-1] + 0.04)) / 2, 2))
+            x.append(round((x[-1] + max(axis.beyond(moment), x[-1] + 0.04)) / 2, 2))
             at.append((ats[index - 1] + moment) / 2)
             out.append(None)
-        here = int(axis.x(moment) / BUCKET)
+        here = int(axis.beyond(moment) // BUCKET)
         if place is not None and here != place:
             flush()
         place = here
@@ -231,13 +243,8 @@ def rows(found: Measured, contract: Mapping[str, Any]) -> list[Row]:
 
 def as_plain(picture: Picture, made: Sequence[Chart], left_out: int, troubles: Sequence[str]) -> dict[str, Any]:
     """What the page's script draws: charts in the units of the timeline's axis, and where its lines stand."""
-    axis = picture.axis
     return {
-        "axis": {
-            "left": LEFT, "right": RIGHT, "width": WIDTH, "start": axis.start, "end": axis.end, "turn": axis.turn,
-            "middle": axis.middle, "ticks": [[float(tick.x), tick.text] for tick in picture.ticks],
-            "breaks": [float(x) for x in picture.breaks],
-        },
+        "axis": picture.axis.as_plain() | {"ticks": [[float(tick.x), tick.text] for tick in picture.ticks]},
         "events": _events(picture),
         "charts": [
             {
@@ -258,13 +265,17 @@ def as_plain(picture: Picture, made: Sequence[Chart], left_out: int, troubles: S
 def _events(picture: Picture) -> list[dict[str, Any]]:
     """The lines of the timeline that go on through the plots."""
     found: list[dict[str, Any]] = []
+    root_evidence: str | None = None
     for lane in picture.lanes:
         for mark in lane.marks:
             if mark.shape in ("warn", "sym"):
-                found.append({"kind": mark.shape, "x": float(mark.x), "text": f"{mark.text}, {lane.name}"})
+                text = f"{mark.text}, {lane.name}"
+                found.append({"kind": mark.shape, "x": float(mark.x), "text": text, "evidence": mark.evidence})
+            elif mark.shape == "root":
+                root_evidence = root_evidence or mark.evidence
     found = sorted(found, key=lambda event: event["x"])[:40]
     if picture.root_x is not None and picture.root is not None:
-        found.append({"kind": "root", "x": float(picture.root_x), "text": picture.root.text})
+        found.append({"kind": "root", "x": float(picture.root_x), "text": picture.root.text, "evidence": root_evidence})
     if picture.end_x is not None and picture.end is not None:
         found.append({"kind": "end", "x": float(picture.end_x), "text": picture.end.text})
     return found

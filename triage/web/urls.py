@@ -20,6 +20,7 @@ from triage.web.views import (
     rules,
     saved_views,
     sharing,
+    timeline,
     upload,
     verdicts,
 )
@@ -44,6 +45,7 @@ urlpatterns = [
     path("rules/<str:rule_id>/", rules.rule, name="rule"),
     path("attempts/<int:pk>/", attempts.attempt, name="attempt"),
     path("attempts/<int:pk>/progress/", attempts.progress, name="attempt-progress"),
+    path("attempts/<int:pk>/timeline/", timeline.part, name="attempt-timeline"),
     path("attempts/<int:pk>/retry/", attempts.retry, name="attempt-retry"),
     path("attempts/<int:pk>/diagnosis.json", attempts.as_json, name="attempt-json"),
     path("attempts/<int:pk>/diagnosis.md", attempts.as_markdown, name="attempt-markdown"),

@@ -24,12 +24,12 @@ from triage.selectors.evidence import Story, tell
 from triage.selectors.guides import guide
 from triage.selectors.neighbours import alike, neighbours
 from triage.selectors.rankmap import rank_map
-from triage.selectors.timeline import picture
 from triage.selectors.verdicts import said
 from triage.services.triage import request_triage
 from triage.text import printable
 from triage.web.discussion import discussion
 from triage.web.htmx import fragment, is_htmx, signed_in
+from triage.web.views.timeline import timeline_context
 
 MAX_ROWS = 200
 """Symptoms, rivals and events beyond this stand in the JSON only."""
@@ -63,7 +63,8 @@ def attempt(request: HttpRequest, pk: int) -> HttpResponse:
         **discussion(request, detail.attempt),
     }
     if detail.diagnosis is not None:
-        context |= _verdict(detail, story_of(detail.diagnosis, pk))
+        story = story_of(detail.diagnosis, pk)
+        context |= _verdict(detail, story) | timeline_context(request, detail.attempt, story.contract)
     return render(request, "attempt/page.html", context)
 
 
@@ -169,10 +170,7 @@ def _verdict(detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
         "began_after": _between(detail.attempt.started_at, root["at"] if root else None),
         "ended_after": _between(root["at"] if root else None, detail.attempt.ended_at),
         "references": [ref for ref in advice["references"] if ref.startswith(("https://", "http://"))],
-        "timeline": picture(contract),
         "metric_count": sum(stream.source == Source.METRIC.value and bool(stream.blob) for stream in detail.streams),
-        "events": contract["timeline"][:MAX_ROWS],
-        "events_left": max(0, len(contract["timeline"]) - MAX_ROWS),
         "map": rank_map(contract),
         "symptoms": symptoms[:MAX_ROWS],
         "symptoms_left": max(0, len(symptoms) - MAX_ROWS),

@@ -7,11 +7,13 @@ from typing import Any
 from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.urls import reverse
 
 from triage import times
 from triage.selectors.metric_plots import MAX_TABLE, as_plain, charts, measured, metric_streams, rows
-from triage.selectors.timeline import picture
+from triage.selectors.timeline import View, picture
 from triage.text import printable_tree
+from triage.web import timeline
 from triage.web.htmx import signed_in
 from triage.web.views.evidence import attempt_or_404, story_or_none
 
@@ -24,18 +26,20 @@ def data(request: HttpRequest, pk: int) -> HttpResponse:
     found = attempt_or_404(pk)
     if found.diagnosis is None:
         raise Http404("This attempt has no diagnosis yet.")
-    key = f"metrics:{found.pk}:{found.diagnosis.pk}:{times.zone()}"
+    asked = timeline.asked(request, found.started_at, found.ended_at)
+    view = View(first=asked.view.first, last=asked.view.last)
+    key = f"metrics:{found.pk}:{found.diagnosis.pk}:{times.zone()}:{view.first}:{view.last}"
     plain: dict[str, Any] | None = cache.get(key)
     if plain is None:
         contract = found.diagnosis.contract
-        drawn = picture(printable_tree(contract))
+        drawn = picture(printable_tree(contract), view)
         if drawn is None:
             raise Http404("Nothing in this diagnosis has a time.")
         read = measured(found, metric_streams(found))
         made, left_out = charts(read, contract, drawn.axis)
         plain = as_plain(drawn, made, left_out, read.troubles)
         cache.set(key, plain, KEPT_SECONDS)
-    plain = plain | {"zone": request.zone.name}  # type: ignore[attr-defined]
+    plain = plain | {"zone": request.zone.name, "evidence": reverse("evidence-first", args=[pk])}  # type: ignore[attr-defined]
     return JsonResponse(plain, json_dumps_params={"ensure_ascii": True, "separators": (",", ":")})
 
 
