@@ -21,6 +21,7 @@ RUN useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sb
 COPY --from=build /app /app
 WORKDIR /app
 ENV PATH=/app/.venv/bin:$PATH \
+    PROMETHEUS_MULTIPROC_DIR=/tmp/faultline-metrics \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     XDG_CACHE_HOME=/tmp/cache \

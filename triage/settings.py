@@ -30,11 +30,13 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django.contrib.humanize",
     "django_htmx",
+    "django_prometheus",
     "rest_framework",
     "drf_spectacular",
     "triage",
 ]
 MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "triage.middleware.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -46,6 +48,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "triage.web.zones.ZoneMiddleware",
+    "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 ROOT_URLCONF = "triage.urls"
 WSGI_APPLICATION = "triage.wsgi.application"
@@ -142,6 +145,15 @@ FAULTLINE_QUIET_SECONDS = env.number("FAULTLINE_QUIET_SECONDS", 600)
 """An attempt made by the API that nobody asks to diagnose is diagnosed so long after its last observation."""
 FAULTLINE_KEEP_OBSERVATIONS_HOURS = env.number("FAULTLINE_KEEP_OBSERVATIONS_HOURS", 24)
 """So long a diagnosed stream still takes parts; then only the blob store has it."""
+
+# --- figures of its own work ------------------------------------------------------------------------------------------
+FAULTLINE_METRICS_TOKEN = os.environ.get("FAULTLINE_METRICS_TOKEN", "").strip()
+"""What Prometheus sends to read /metrics; unset: only administrators may."""
+FAULTLINE_WORKER_METRICS_PORT = env.number("FAULTLINE_WORKER_METRICS_PORT", 0)
+"""Port on which a worker tells its own figures, where it shares no folder with the web server; 0: none."""
+PROMETHEUS_EXPORT_MIGRATIONS = False
+if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+    Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).mkdir(parents=True, exist_ok=True)
 
 # --- programs that ask ------------------------------------------------------------------------------------------------
 FAULTLINE_API_RATE = env.number("FAULTLINE_API_RATE", 1200)

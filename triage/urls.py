@@ -5,10 +5,12 @@ from django.urls import include, path
 
 from triage import health
 from triage.api.views import docs
+from triage.metrics.views import metrics
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
     path("api/v1/", include("triage.api.urls")),
     path("compat/nvrx/", include("triage.compat.urls")),
     path("api/schema", docs.schema, name="api-schema"),

@@ -7,6 +7,7 @@ import http.client
 import json
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -69,6 +70,7 @@ class Demo:
         self.port = port
         self.env = {
             "FAULTLINE_CACHE": str(folder.root / "cache"),
+            "PROMETHEUS_MULTIPROC_DIR": str(folder.root / "metrics"),
             **environ,
             "DJANGO_SETTINGS_MODULE": "triage.settings",
             "FAULTLINE_STATE_DIR": str(folder.root),
@@ -87,6 +89,7 @@ class Demo:
         """Start everything, say that it is ready, keep it running until a signal comes. Raises DemoError."""
         began = time.monotonic()
         self.folder.create()
+        shutil.rmtree(self.folder.root / "metrics", ignore_errors=True)  # figures of processes that are gone
         with self.folder.locked(), self._signals(), listen(self.port) as listener:
             try:
                 self._start_guard()

@@ -6,6 +6,7 @@ import gzip
 import logging
 import lzma
 import zlib
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +22,7 @@ from engine.model import Source, Stream
 from triage.blobs import BlobStore
 from triage.celery import app
 from triage.line_times import LineTimes
+from triage.metrics import counters
 from triage.services import spool
 from triage.services.collecting import (
     CollectedStream,
@@ -97,6 +99,13 @@ def _give_up(lease: CollectionLease, note: str) -> None:
         source=name, status="error", note=" ".join(note.split())[:500], connector=name, query=lease.collection.ref
     )
     finish_collection(lease, [], [report])
+    _count([report])
+
+
+def _count(reports: Iterable[CollectionReport]) -> None:
+    for report in reports:
+        counters.COLLECTIONS.labels(report.source, report.status).inc()
+        counters.COLLECT_SECONDS.labels(report.source).observe(report.duration_s)
 
 
 class Gathering:
@@ -121,6 +130,7 @@ class Gathering:
             reports = [self._with_damage(report) for report in collected.reports()]
         if not finish_collection(self._lease, self._kept, reports):
             raise LeaseLost
+        _count(reports)
         spool.discard(collection.ref)
 
     def _renew(self) -> bool:

@@ -17,6 +17,7 @@ from engine.diagnose import diagnose as run_engine
 from engine.ruleset import RulesetError
 from triage.blobs import BlobError, BlobStore
 from triage.celery import app
+from triage.metrics import counters
 from triage.models import Collection, Stream
 from triage.services.diagnoses import evidence_hash, find_diagnosis, keep_diagnosis, record_diagnosis
 from triage.services.facts import engine_attempt
@@ -46,8 +47,10 @@ def diagnose(self: Task, attempt_id: int) -> None:
     except (OperationalError, InterfaceError):
         raise
     except (RulesetError, BlobError) as error:
+        counters.TRIAGE_FAILURES.inc()
         fail_triage(attempt_id, str(error), lease=lease)
     except Exception as error:
+        counters.TRIAGE_FAILURES.inc()
         logger.exception("diagnosis of attempt %s failed", attempt_id)
         fail_triage(attempt_id, f"internal error, see the worker's log: {type(error).__name__}: {error}", lease=lease)
 
@@ -66,10 +69,14 @@ def answer(lease: DiagnosisLease, heartbeat: Heartbeat) -> None:
             raise LeaseLost
         return
     store = blob_store()
-    diagnosis = run_engine(facts, [stored_stream(stream, store) for stream in streams], rules, collected=reports)
+    with counters.DIAGNOSE_SECONDS.time():
+        diagnosis = run_engine(facts, [stored_stream(stream, store) for stream in streams], rules, collected=reports)
     heartbeat.check()
     if record_diagnosis(lease, diagnosis.to_dict(), evidence) is None:
         raise LeaseLost
+    counters.DIAGNOSES.labels(diagnosis.outcome, diagnosis.domain).inc()
+    if diagnosis.root_cause is not None:
+        counters.ROOTS.labels(diagnosis.root_cause.rule).inc()
 
 
 def stored_stream(stream: Stream, store: BlobStore) -> model.Stream:

@@ -8,6 +8,8 @@ from datetime import timedelta
 from triage.celery import app
 from triage.channels.base import ChannelConfigError, ChannelError
 from triage.channels.registry import KINDS
+from triage.metrics import counters
+from triage.models import Delivery
 from triage.services.announcing import BATCH, plan_deliveries
 from triage.services.channels import setup
 from triage.services.delivering import (
@@ -48,15 +50,21 @@ def deliver(pk: int) -> None:
         way = KINDS[channel.kind].make(channel.config, setup())
         receipt = way.send(message_of(delivery), str(delivery.again_id or delivery.pk), first_receipt(delivery))
     except ChannelConfigError as error:
-        record_trouble(delivery, ChannelError(f"{channel.name}: {error.key}: {error}", permanent=True))
+        _not_taken(delivery, ChannelError(f"{channel.name}: {error.key}: {error}", permanent=True))
     except ChannelError as error:
         logger.warning("delivery %s over %s: %s", pk, channel.name, error)
-        record_trouble(delivery, error)
+        _not_taken(delivery, error)
     except Exception as error:  # a fault of ours must not keep a delivery leased for good
         logger.exception("delivery %s over %s", pk, channel.name)
-        record_trouble(delivery, ChannelError(f"{type(error).__name__}: {error}"))
+        _not_taken(delivery, ChannelError(f"{type(error).__name__}: {error}"))
     else:
+        counters.DELIVERIES.labels(channel.kind, "sent").inc()
         record_sent(delivery, receipt)
+
+
+def _not_taken(delivery: Delivery, error: ChannelError) -> None:
+    counters.DELIVERIES.labels(delivery.channel.kind, "refused" if error.permanent else "failed").inc()
+    record_trouble(delivery, error)
 
 
 @app.task(name="triage.forget_deliveries")

@@ -1,14 +1,17 @@
-"""Workers say that they live, for `/readyz`."""
+"""Workers say that they live, for `/readyz`, and tell their figures where nobody else can."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
+import prometheus_client
 import redis
-from celery.signals import heartbeat_sent
+from celery.signals import heartbeat_sent, worker_ready
+from django.conf import settings
 
 from triage.health import record_worker
+from triage.metrics.views import counters
 
 logger = logging.getLogger(__name__)
 
@@ -21,3 +24,12 @@ def say_alive(sender: Any = None, **details: Any) -> None:
         record_worker(str(hostname))
     except redis.RedisError as error:
         logger.warning("worker's heartbeat not recorded: %s", error)
+
+
+@worker_ready.connect
+def tell_figures(**details: Any) -> None:
+    """On a port of its own, if one is set."""
+    port = settings.FAULTLINE_WORKER_METRICS_PORT
+    if port:
+        prometheus_client.start_http_server(port, registry=counters())
+        logger.info("figures on port %d", port)
