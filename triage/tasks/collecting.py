@@ -37,6 +37,7 @@ from triage.services.masking import SecretMask
 from triage.services.sources import blob_store, registry
 from triage.services.triage import begin_triage
 from triage.tasks.heartbeat import Heartbeat, LeaseLost
+from triage.tracing import span
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +124,11 @@ class Gathering:
         collection = self._lease.collection
         connector = registry().get(collection.connector)
         request = CollectRequest(attempt=self._facts, ref=collection.ref)
-        with Heartbeat(self._renew) as heartbeat, connector.collect(request, heartbeat.lost) as collected:
+        with (
+            span("collect", attempt=collection.attempt_id, connector=collection.connector),
+            Heartbeat(self._renew) as heartbeat,
+            connector.collect(request, heartbeat.lost) as collected,
+        ):
             for stream in collected.streams():
                 heartbeat.check()
                 self._keep(stream, heartbeat)

@@ -26,6 +26,7 @@ from triage.services.triage import DiagnosisLease, fail_triage, lease_diagnosis,
 from triage.tasks.collecting import RETRY
 from triage.tasks.heartbeat import Heartbeat, LeaseLost
 from triage.tasks.rules import ruleset
+from triage.tracing import span
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +70,13 @@ def answer(lease: DiagnosisLease, heartbeat: Heartbeat) -> None:
             raise LeaseLost
         return
     store = blob_store()
-    with counters.DIAGNOSE_SECONDS.time():
+    size = sum(stream.size for stream in streams)
+    with (
+        counters.DIAGNOSE_SECONDS.time(),
+        span("engine.diagnose", attempt=attempt.pk, streams=len(streams), bytes=size) as seen,
+    ):
         diagnosis = run_engine(facts, [stored_stream(stream, store) for stream in streams], rules, collected=reports)
+        seen.set_attributes({"faultline.outcome": diagnosis.outcome, "faultline.domain": diagnosis.domain})
     heartbeat.check()
     if record_diagnosis(lease, diagnosis.to_dict(), evidence) is None:
         raise LeaseLost

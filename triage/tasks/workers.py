@@ -1,4 +1,4 @@
-"""Workers say that they live, for `/readyz`, and tell their figures where nobody else can."""
+"""Workers say that they live, for `/readyz`, tell their figures where nobody else can, and trace."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import prometheus_client
 import redis
-from celery.signals import heartbeat_sent, worker_ready
+from celery.signals import heartbeat_sent, worker_process_init, worker_ready
 from django.conf import settings
 
+from triage import tracing
 from triage.health import record_worker
 from triage.metrics.views import counters
 
@@ -33,3 +34,9 @@ def tell_figures(**details: Any) -> None:
     if port:
         prometheus_client.start_http_server(port, registry=counters())
         logger.info("figures on port %d", port)
+
+
+@worker_process_init.connect
+def begin_traces(**details: Any) -> None:
+    """In each process that does tasks: threads that send do not survive a fork."""
+    tracing.begin("faultline-worker")
