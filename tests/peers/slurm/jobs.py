@@ -68,6 +68,7 @@ def run_jobs(cluster: Cluster) -> Jobs:
     cluster.run("scontrol", "requeue", ids["requeued"])
     cluster.run("scontrol", "update", "nodename=n4", "state=down", "reason=power supply lost")
     cluster.wait_for(lambda: cluster.state(ids["requeued"]) == "PENDING", "requeue")
+    time.sleep(3)  # slurmd refuses a credential of the second in which the first run's was revoked
     cluster.run("scontrol", "update", f"jobid={ids['requeued']}", "starttime=now")
     cluster.wait_for(lambda: cluster.state(ids["requeued"]) == "RUNNING", "second run")
     cluster.run("scancel", ids["requeued"])

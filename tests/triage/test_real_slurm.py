@@ -1,0 +1,109 @@
+"""On a real Slurm of four nodes, with real workers and beat: what ends appears by itself in Failures, diagnosed."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests.connectors.slurm.test_real_cluster import ENDS
+from tests.peers.slurm.cluster import Cluster, why_not
+from tests.peers.slurm.jobs import run_jobs
+from tests.triage.conftest import Fleet, wait_until
+from triage.models import Attempt, Discovery
+from triage.services.sources import forget_configuration
+
+FIVE = ("python", "memory", "limit", "cancelled", "node")
+"""The ends that everybody who runs a cluster knows; `completed` is no failure."""
+WITHIN = timedelta(seconds=60)
+NODES = {
+    "python": {"n3": "affected"},  # where rank 2 ran
+    "memory": {"n2": "affected"},
+    "limit": {"n1": "affected"},
+    "cancelled": {"n1": "affected"},
+    "node": {"n4": "cause", "n3": "affected"},
+}
+
+
+@pytest.fixture
+def cluster(transactional_db: None) -> Iterator[Cluster]:
+    """Skipped where no cluster can be started; in CI that is an error."""
+    reason = why_not()
+    if reason and os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="slurm-") as folder, Cluster(Path(folder), zone="Asia/Tokyo") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def watched(cluster: Cluster, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+    """The workers know the cluster as alpine, and search as often as they do unless they are told otherwise."""
+    file, logs = tmp_path / "faultline.toml", cluster.folder / "log"
+    file.write_text(
+        f'[clusters.alpine]\ntime_zone = "{cluster.zone}"\nlive = 60\n[clusters.alpine.sources.slurm]\n'
+        f'environment = {{SLURM_CONF = "{cluster.conf}"}}\nroots = ["{cluster.work}"]\n'
+        f'slurmctld_log = "{logs}/slurmctld.log"\nslurmd_log = "{logs}/slurmd-{{node}}.log"\n'
+    )
+    monkeypatch.setenv("FAULTLINE_CONFIG", str(file))
+    fleet.environment |= {"FAULTLINE_CONFIG": str(file), "PATH": cluster.environment["PATH"]}
+    for name in ("FAULTLINE_DISCOVER_SECONDS", "FAULTLINE_SWEEP_SECONDS", "FAULTLINE_LEASE_SECONDS"):
+        del fleet.environment[name]
+    yield fleet
+    forget_configuration()
+
+
+def attempt_of(job: str) -> Attempt:
+    return Attempt.objects.get(workload__workload_id=job, number=1)
+
+
+def row_of(page: str, attempt: Attempt) -> str:
+    """The words of an attempt's row on the page of failures."""
+    found = re.search(rf'<tr id="a-{attempt.pk}".*?</tr>', page, re.DOTALL)
+    assert found, f"{attempt} is not on the page"
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", found[0])).split())
+
+
+def test_each_end_appears_by_itself_within_a_minute_with_the_right_answer(
+    cluster: Cluster, watched: Fleet, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched.worker()
+    watched.beat()
+    wait_until(lambda: Discovery.objects.filter(last_run_at__isnull=False).exists(), say=watched.logs)
+    jobs = run_jobs(cluster)
+    names = [*FIVE, "completed"]
+    wait_until(
+        lambda: all(
+            Attempt.objects.filter(workload__workload_id=jobs.ids[name], triage_state="done").exists() for name in names
+        ),
+        seconds=90,
+        every=0.5,
+        say=watched.logs,
+    )
+    client.force_login(User.objects.create_user("ada"))
+    page = client.get("/", {"columns": ["outcome", "nodes"]}).content.decode()
+    waits = {}
+    for name in FIVE:
+        attempt = attempt_of(jobs.ids[name])
+        state, _, nodes, *answer = ENDS[name]
+        assert (attempt.state, tuple(attempt.nodes)) == (state, nodes), name
+        assert [attempt.outcome, attempt.domain, attempt.sub_domain] == answer, (name, attempt.title)
+        assert attempt.diagnosis is not None
+        assert {one["node"]: one["role"] for one in attempt.diagnosis.contract["affected_nodes"]} == NODES[name], name
+        assert attempt.title in row_of(page, attempt), name
+        first = attempt.events.get(kind="diagnosis.recorded")
+        waits[name] = first.happened_at - attempt.ended_at
+        assert waits[name] < WITHIN, (name, waits)
+        assert Attempt.objects.filter(workload=attempt.workload).count() == 1
+    assert f'id="a-{attempt_of(jobs.ids["completed"]).pk}"' not in page
+    with capsys.disabled():
+        print("\nreal Slurm, seconds from end to answer:", {k: round(v.total_seconds(), 1) for k, v in waits.items()})
