@@ -41,8 +41,8 @@ check: $(INSTALLED) ## format, lint, types, import directions, Django's checks, 
 	$(BIN)/python -m engine rules check
 
 .PHONY: bench
-bench: $(INSTALLED) ## measure the engine's speed and memory
-	@$(BIN)/pytest tests/bench -m bench -s $(ARGS)
+bench: $(INSTALLED) ## measure speed and memory: of the engine, of collecting, of 2,000 attempts at once
+	@$(BIN)/pytest tests -m bench -s $(ARGS)
 
 .PHONY: screenshots
 screenshots: $(INSTALLED) ## take pictures of every page into docs/screenshots (needs Chromium)

@@ -16,12 +16,16 @@ import pytest
 from django.conf import settings as project
 from django.db import connection
 
+from tests.fakes.kubernetes import FakeKubernetes
 from tests.triage import cast
 from triage.models import Attempt
 from triage.services.attempts import record_attempt
 from triage.services.diagnoses import record_diagnosis
-from triage.services.sources import registry
+from triage.services.sources import forget_configuration, registry
 from triage.services.triage import begin_triage, lease_diagnosis, request_triage
+from triage.supervisor.folder import Folder
+from triage.supervisor.servers import start
+from triage.supervisor.valkey import Valkey
 
 MakeAttempt = Callable[..., Attempt]
 
@@ -148,3 +152,58 @@ def wait_until(
         if time.monotonic() > deadline:
             pytest.fail(f"not within {seconds:.0f} s: {say()}")
         time.sleep(every)
+
+
+@pytest.fixture
+def kubernetes() -> Iterator[FakeKubernetes]:
+    with FakeKubernetes() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def configured(
+    kubernetes: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_dir: Path
+) -> Iterator[Callable[..., Path]]:
+    """`configured(extra)`: a faultline.toml with cluster k2, its Kueue and its pods."""
+    file, kubeconfig = tmp_path / "faultline.toml", kubernetes.kubeconfig(tmp_path / "kubeconfig")
+    monkeypatch.setattr("connectors.kueue.discovery.IDLE_SECONDS", 0.3)
+
+    def write(extra: str = "", cluster: str = "", kueue: str = "since_hours = 100000\n") -> Path:
+        file.write_text(
+            f'[clusters.k2]\ntime_zone = "UTC"\n{cluster}\n'
+            f'[clusters.k2.sources.kueue]\nkubeconfig = "{kubeconfig}"\nwatch_seconds = 1\n{kueue}\n'
+            f'[clusters.k2.sources.pods]\nkubeconfig = "{kubeconfig}"\nfollow_seconds = 0\n{extra}'
+        )
+        return file
+
+    monkeypatch.setenv("FAULTLINE_CONFIG", str(write()))
+    yield write
+    forget_configuration()
+
+
+class Broker:
+    """A broker of one test's own, that forgets everything when it dies."""
+
+    def __init__(self, folder: Path) -> None:
+        files = Folder(folder)
+        files.create()
+        self._server = Valkey(files, throwaway=True)
+        self._server.prepare()
+        self._children = [start(self._server)]
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def kill(self) -> None:
+        self._children[-1].kill_group()
+
+    def start(self) -> None:
+        self._children.append(start(self._server))
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path / "broker")
+    yield broker
+    broker.kill()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from connectors.kube.sightings import Sighting
 from tests.connectors.kueue.cluster import NOW, admitted, condition, pod, workload
 from tests.fakes.kubernetes import FakeKubernetes, Line
 from tests.triage.conftest import Fleet, wait_until
+from tests.triage.jobs import fail, write_log
 from triage.models import (
     Attempt,
     Collection,
@@ -26,58 +27,14 @@ from triage.models import (
     Recollection,
     RunningAttempt,
     SightedObject,
-    TriageState,
 )
 from triage.services.discovery import end_search, keep_cursor, lease_search, renew_search
 from triage.services.recollecting import better_reports, due_recollections, recollect
 from triage.services.sightings import DatabaseSightings, forget_old_sightings
-from triage.services.sources import forget_configuration
 from triage.services.triage import begin_triage
 from triage.tasks.collecting import collect
 from triage.tasks.diagnosing import diagnose
 from triage.tasks.discovery import discover_source, look_at_running
-
-TRACE = ["Traceback (most recent call last):", '  File "/app/train.py", line 12, in <module>', "    main()",
-         "KeyError: 'input_ids'"]  # fmt: skip
-
-
-@pytest.fixture
-def kubernetes() -> Iterator[FakeKubernetes]:
-    with FakeKubernetes() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def configured(
-    kubernetes: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_dir: Path
-) -> Iterator[Callable[..., Path]]:
-    """`configured(extra)`: a faultline.toml with cluster k2, its Kueue and its pods."""
-    file, kubeconfig = tmp_path / "faultline.toml", kubernetes.kubeconfig(tmp_path / "kubeconfig")
-    monkeypatch.setattr("connectors.kueue.discovery.IDLE_SECONDS", 0.3)
-
-    def write(extra: str = "", cluster: str = "", kueue: str = "since_hours = 100000\n") -> Path:
-        file.write_text(
-            f'[clusters.k2]\ntime_zone = "UTC"\n{cluster}\n'
-            f'[clusters.k2.sources.kueue]\nkubeconfig = "{kubeconfig}"\nwatch_seconds = 1\n{kueue}\n'
-            f'[clusters.k2.sources.pods]\nkubeconfig = "{kubeconfig}"\nfollow_seconds = 0\n{extra}'
-        )
-        return file
-
-    monkeypatch.setenv("FAULTLINE_CONFIG", str(write()))
-    yield write
-    forget_configuration()
-
-
-def fail(kubernetes: FakeKubernetes, name: str = "t5", end: float = NOW + 700, log: bool = True) -> None:
-    kubernetes.put(pod(name, 0, "gpu-a", exit_code=1, created=end - 650))
-    if log:
-        write_log(kubernetes, name, end)
-    kubernetes.put(workload(name, *admitted(end - 660), condition("Finished", True, "Failed", end)))
-
-
-def write_log(kubernetes: FakeKubernetes, name: str, end: float) -> None:
-    lines = [Line(int((end - 5) * 10**9) + n, text) for n, text in enumerate(TRACE)]
-    kubernetes.write("research", f"{name}-worker-0", "pytorch", lines)
 
 
 def work_off(attempt: Attempt | None = None) -> None:
@@ -414,27 +371,6 @@ def test_cluster_check_says_what_works_and_what_to_change(
 
 
 # --- real workers -----------------------------------------------------------------------------------------------------
-
-
-def test_many_attempts_with_two_workers_and_one_killed_are_each_found_once(
-    kubernetes: FakeKubernetes, configured: Callable[..., Path], fleet: Fleet
-) -> None:
-    count = 60
-    for number in range(count):
-        fail(kubernetes, f"job-{number:03}")
-    first = fleet.worker()
-    fleet.worker()
-    fleet.beat()
-    wait_until(lambda: Attempt.objects.count() >= count // 4, say=fleet.logs)
-    first.kill()
-    wait_until(
-        lambda: Attempt.objects.filter(triage_state=TriageState.DONE).count() == count, seconds=120, every=0.5,
-        say=fleet.logs,
-    )  # fmt: skip
-    assert Diagnosis.objects.count() == count
-    assert Attempt.objects.filter(triage_run=1).count() == count
-    time.sleep(2.5)
-    assert Attempt.objects.count() == count and Diagnosis.objects.count() == count
 
 
 def test_a_job_that_fails_now_is_diagnosed_soon(

@@ -7,22 +7,18 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from django.conf import settings as project
 
 from tests.triage import cast
-from tests.triage.conftest import Fleet, Process, wait_until
+from tests.triage.conftest import Broker, Fleet, Process, wait_until
 from triage.health import broker_client
 from triage.models import Attempt, Collection, CollectionState, Diagnosis, TimelineEvent, TriageState
 from triage.services.bundles import import_bundle
 from triage.services.sources import blob_store
 from triage.services.triage import request_triage
-from triage.supervisor.folder import Folder
-from triage.supervisor.servers import start
-from triage.supervisor.valkey import Valkey
 from triage.tasks.sweeping import sweep
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -158,32 +154,19 @@ def test_a_worker_killed_in_the_middle_loses_nothing(fleet: Fleet, large: Path, 
     assert TimelineEvent.objects.filter(attempt=attempt, kind="diagnosis.recorded").count() == 1
 
 
-@pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[tuple[Valkey, list[object]]]:
-    """A broker of this test's own, that forgets everything when it dies."""
-    folder = Folder(tmp_path / "broker")
-    folder.create()
-    server = Valkey(folder, throwaway=True)
-    server.prepare()
-    children = [start(server)]
-    yield server, children  # type: ignore[misc]
-    children[-1].kill_group()
-
-
 def test_a_broker_that_dies_and_forgets_everything_loses_nothing(
-    transactional_db: None, own_broker: tuple[Valkey, list], data_dir: Path, tmp_path: Path
+    transactional_db: None, own_broker: Broker, data_dir: Path, tmp_path: Path
 ) -> None:
-    server, children = own_broker
-    fleet = Fleet(data_dir, tmp_path, REDIS_URL=server.url)
+    fleet = Fleet(data_dir, tmp_path, REDIS_URL=own_broker.url)
     try:
         fleet.worker()
         fleet.beat()
         paths = [cast.archive(tmp_path / f"{n}.tar.zst", cast.members(str(n))) for n in range(30)]
         run_import(fleet, paths[:15])
-        children[-1].kill_group()
+        own_broker.kill()
         run_import(fleet, paths[15:])  # with no broker at all
         assert Attempt.objects.count() == 30
-        children.append(start(server))
+        own_broker.start()
         wait_until(
             lambda: Attempt.objects.filter(triage_state="done").count() == 30, seconds=90, every=0.3, say=fleet.logs
         )
