@@ -7,6 +7,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from connectors.base import ConfigError
 
@@ -98,3 +99,14 @@ def amount(config: Mapping[str, Any], key: str, default: float, where: str) -> f
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST
+
+
+def zone(config: Mapping[str, Any], key: str, where: str) -> ZoneInfo | None:
+    """A time zone by its name, that may be absent. Raises ConfigError."""
+    name = text(config, key, where)
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ConfigError(f"{where}: {key}: {name!r} is no time zone, like Europe/Zurich") from None

@@ -208,15 +208,24 @@ def file_stream(file: Path, name: str, nodes: Sequence[str] = ()) -> Stream:
     node, rank = place_of(name, source, nodes)
 
     def open_file() -> BinaryIO:
-        raw = file.open("rb")
-        plain = _decompressed(raw, file.name)
-        if plain is raw:
-            return _as_utf8(raw)
-        limit = max(MAX_UNPACKED, Limits().ratio * file.stat().st_size)
-        return _as_utf8(cast(BinaryIO, io.BufferedReader(_Bounded(plain, limit, raw))))
+        return plain(file.open("rb"), file.name, file.stat().st_size)
 
-    size = -1 if file.name.endswith(_COMPRESSED) else file.stat().st_size
+    size = -1 if is_compressed(file.name) else file.stat().st_size
     return Stream(name=name, source=source, open=open_file, size=size, node=node, rank=rank)
+
+
+def is_compressed(name: str) -> bool:
+    """Whether a file's name says that it is compressed."""
+    return name.endswith(_COMPRESSED)
+
+
+def plain(raw: BinaryIO, name: str, packed: int) -> BinaryIO:
+    """What a file of that name and size holds: unpacked, within bounds, and as UTF-8. Closes `raw` with it."""
+    content = _decompressed(raw, name)
+    if content is raw:
+        return _as_utf8(raw)
+    limit = max(MAX_UNPACKED, Limits().ratio * packed)
+    return _as_utf8(cast(BinaryIO, io.BufferedReader(_Bounded(content, limit, raw))))
 
 
 def loose_stream(file: Path) -> Stream:

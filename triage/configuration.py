@@ -24,7 +24,7 @@ FILE = "faultline.toml"
 PREFIX = "FAULTLINE_CLUSTERS__"
 """Environment variables FAULTLINE_CLUSTERS__<cluster>__sources__<source>__<key> set or replace single values."""
 FINDERS = frozenset({"slurm", "kueue", "files"})
-"""Kinds of sources that find attempts; the others only collect."""
+"""Kinds of sources that can find attempts; the others only collect."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, None: 1}
@@ -46,7 +46,13 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finds(self) -> bool:
-        return self.kind in FINDERS
+        """Whether attempts are searched for in it."""
+        return self.kind in FINDERS and (self.kind != "files" or bool(self.values.get("watch")))
+
+    @property
+    def collects(self) -> bool:
+        """Whether it may have something of an attempt that another source found."""
+        return self.kind not in FINDERS or (self.kind == "files" and bool(self.values.get("patterns")))
 
     def connector(self) -> Connector:
         """Raises ConfigError."""
@@ -209,7 +215,7 @@ def _source(
     live, zone = common
     if kind == "slurm" and live:
         values.setdefault("states", [*ENDED_STATES, "RUNNING"])
-    if kind == "slurm" and zone:
+    if kind in ("slurm", "files") and zone:
         values.setdefault("timezone", zone)
     source = SourceConfig(cluster=cluster, name=name, kind=kind, values=values)
     try:

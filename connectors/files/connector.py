@@ -1,64 +1,54 @@
-"""Capture bundles: folders and archives under configured roots. Finds them in watched folders, collects their
-streams.
-"""
+"""Folders: bundles that appear in watched ones, and logs that lie where patterns say."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from connectors.base import (
     CollectionReport,
     CollectRequest,
-    ConfigError,
     ConnectorError,
     FindProblem,
     Found,
     FoundAttempt,
-    Limits,
+    check_report,
 )
+from connectors.files.bundles import CollectedBundle
 from connectors.files.client import Roots, content_key
-from connectors.values import named, words
-from engine.bundle import Bundle, BundleError, open_bundle
-from engine.model import Stream
+from connectors.files.collection import PatternCollection
+from connectors.files.config import FilesConfig
+from connectors.http import Deadline
+from connectors.spool import Spool
+from engine.bundle import BundleError, open_bundle
 
-_KEYS = {"name", "roots", "watch"}
 SETTLE_SECONDS = 3.0
 """A bundle that changed less than that ago may still be copied and is left for the next search."""
+CHECK_SECONDS = 10.0
 
 
 class FilesConnector:
-    """`roots`: name -> folder that refs may name. `watch`: those of them that are searched for bundles."""
+    """See docs/connectors/files.md for the configuration."""
 
-    def __init__(self, *, name: str = "files", roots: Mapping[str, Path], watch: Sequence[str] = ()) -> None:
-        self.name = name
-        self._roots = Roots(roots)
-        self._watch = tuple(watch)
+    def __init__(self, config: FilesConfig) -> None:
+        self.name = config.name
+        self._config = config
+        self._roots = Roots(config.roots)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> FilesConnector:
-        """From plain values: `{"name", "roots": {name: path}, "watch": [names]}`. Raises ConfigError."""
-        name, _ = named(config, "files", _KEYS)
-        roots = config.get("roots", {})
-        if not isinstance(roots, Mapping) or not all(isinstance(path, (str, Path)) for path in roots.values()):
-            raise ConfigError(f"connector {name}: roots must map names to folders")
-        if any(not key or ":" in key for key in roots):
-            raise ConfigError(f"connector {name}: roots: a name is empty or holds a colon")
-        watch = words(config, "watch", f"connector {name}", "names of roots")
-        missing = [entry for entry in watch if entry not in roots]
-        if missing:
-            raise ConfigError(f"connector {name}: watch: {missing[0]!r} is not one of its roots")
-        return cls(name=name, roots={key: Path(path) for key, path in roots.items()}, watch=list(watch))
+        """From plain values. Raises ConfigError."""
+        return cls(FilesConfig.parse(config))
 
     def find(self, cursor: dict[str, Any]) -> Iterator[Found]:
         """Bundles in the watched roots that are new or changed. The cursor maps each ref to its content key."""
         seen = dict(cursor)
         there: set[str] = set()
-        for root in self._watch:
+        for root in self._config.watch:
             for ref, path in self._roots.bundles(root):
                 there.add(ref)
                 try:
@@ -82,8 +72,20 @@ class FilesConnector:
             return FindProblem(ref=ref, message=one_line(error))
 
     @contextmanager
-    def collect(self, request: CollectRequest, stop: threading.Event | None = None) -> Iterator[CollectedBundle]:
-        """Opens the bundle that the ref names. Raises ConnectorError when it can't be opened."""
+    def collect(
+        self, request: CollectRequest, stop: threading.Event | None = None
+    ) -> Iterator[CollectedBundle | PatternCollection]:
+        """Opens the bundle that the ref names; without a ref looks for what the patterns say. Raises ConnectorError
+        when a bundle can't be opened, or nothing can be kept.
+        """
+        if not request.ref:
+            deadline = Deadline(min(self._config.time_limit, request.limits.seconds), stop)
+            with (
+                Spool.usable(self._config.spool_dir, f"{self.name}: ") as spool,
+                closing(PatternCollection(self._config, spool, deadline, request)) as collection,
+            ):
+                yield collection
+            return
         path = self._roots.resolve(request.ref)
         try:
             opened = open_bundle(path)
@@ -95,66 +97,46 @@ class FilesConnector:
         finally:
             opened.__exit__(None, None, None)
 
+    def check(self, seconds: float = CHECK_SECONDS) -> CollectionReport:
+        """Is every root there, and may it be read? Within `seconds`, also where a file system hangs."""
+        asked = [f"{name}: {folder}" for name, folder in self._config.roots.items()]
+        return check_report(self.name, asked, lambda: self._look_at_roots(seconds))
 
-class CollectedBundle:
-    """The streams of an open bundle, and a report a source."""
-
-    def __init__(
-        self, bundle: Bundle, limits: Limits, connector: str, ref: str, stop: threading.Event | None = None
-    ) -> None:
-        self._bundle, self._limits, self._connector, self._ref, self._stop = bundle, limits, connector, ref, stop
-        self._began = time.monotonic()
-        self._counts: dict[str, tuple[int, int]] = {}
-        self._left_out: dict[str, str] = {}
-
-    def streams(self) -> Iterator[Stream]:
-        """Streams by name, until a limit is reached."""
-        taken, size = 0, 0
-        for stream in sorted(self._bundle.streams, key=lambda stream: stream.name):
-            why = self._over(taken, size + max(stream.size, 0))
+    def _look_at_roots(self, seconds: float) -> tuple[str, str]:
+        if not self._config.roots:
+            return "empty", "no roots are configured, so nothing is read"
+        notes = []
+        deadline = Deadline(seconds)
+        for name, folder in self._config.roots.items():
+            why = _within(deadline.left(), folder)
             if why:
-                self._left_out.setdefault(stream.source.value, why)
-                continue
-            taken, size = taken + 1, size + max(stream.size, 0)
-            streams, total = self._counts.get(stream.source.value, (0, 0))
-            self._counts[stream.source.value] = (streams + 1, total + max(stream.size, 0))
-            yield stream
+                notes.append(f"roots.{name}: {folder} {why}")
+        if not notes:
+            return "ok", ""
+        return "error" if len(notes) == len(self._config.roots) else "partial", "; ".join(notes)
 
-    def reports(self) -> list[CollectionReport]:
-        """What was there and what a limit left out, by source. A source that a bundle doesn't have gets no report."""
-        reports = [
-            CollectionReport(
-                source=report.source, status=report.status, note=report.note, connector=self._connector, query=self._ref
-            )
-            for report in self._bundle.reports
-        ]
-        for source in sorted({*self._counts, *self._left_out}):
-            streams, size = self._counts.get(source, (0, 0))
-            note = self._left_out.get(source, "")
-            reports.append(
-                CollectionReport(
-                    source=source,
-                    status="partial" if note else "ok",
-                    note=note,
-                    streams=streams,
-                    bytes=size,
-                    connector=self._connector,
-                    duration_s=round(time.monotonic() - self._began, 3),
-                    query=self._ref,
-                )
-            )
-        return reports
 
-    def _over(self, streams: int, size: int) -> str:
-        if streams >= self._limits.streams:
-            return f"more than {self._limits.streams} streams: the rest was left out"
-        if size > self._limits.bytes:
-            return f"more than {self._limits.bytes} bytes: the rest was left out"
-        if time.monotonic() - self._began > self._limits.seconds:
-            return f"not finished within {self._limits.seconds:.0f} s: the rest was left out"
-        if self._stop is not None and self._stop.is_set():
-            return "stopped before it was finished"
-        return ""
+def _within(seconds: float, folder: Path) -> str:
+    """Why a folder can't be listed; empty when it can."""
+    said: list[str] = []
+    look = threading.Thread(target=lambda: said.append(_why_not(folder)), name="files-check", daemon=True)
+    look.start()
+    look.join(seconds)
+    return said[0] if said else f"did not answer within {seconds:.0f} s: its file system hangs"
+
+
+def _why_not(folder: Path) -> str:
+    try:
+        next(iter(folder.iterdir()), None)
+    except FileNotFoundError:
+        return "does not exist here: create it, mount its file system, or correct roots"
+    except PermissionError:
+        return "may not be read by the user that Faultline runs as: give it read access (an ACL or a group)"
+    except NotADirectoryError:
+        return "is no folder: correct roots"
+    except OSError as error:
+        return f"can not be listed: {error.strerror or error}"
+    return ""
 
 
 def one_line(error: BaseException) -> str:

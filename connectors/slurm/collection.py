@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from zoneinfo import ZoneInfo
 
+from connectors.access import Refused, Roots
 from connectors.base import CollectionReport, CollectRequest, ConnectorError
-from connectors.slurm.access import Refused, Roots
 from connectors.slurm.client import SlurmClient
 from connectors.slurm.config import SlurmConfig
 from connectors.slurm.daemonlog import Clock, Mine, NoTimes, cut, rotations
@@ -21,8 +21,8 @@ from connectors.slurm.history import Execution, executions, sacct_text
 from connectors.slurm.outputs import Output, components, outputs
 from connectors.slurm.parser import JobId, Row, parse_time, row_of_scontrol, scontrol_records
 from connectors.slurm.runner import CommandError, Trouble
-from connectors.slurm.tally import Tally
 from connectors.spool import Spool
+from connectors.tally import Tally
 from engine.model import Source, Stream
 
 _UNSAFE = re.compile(r"[^\w.@+-]+")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -16,7 +16,7 @@ from connectors.endpoint import Endpoint
 from connectors.secrets import Secret
 from connectors.slurm.parser import ENDED_STATES, STATES
 from connectors.slurm.runner import Runner
-from connectors.values import flag, named, number, only, path, text
+from connectors.values import flag, named, number, only, path, text, zone
 
 _KEYS = {
     "name", "cluster", "slurm_cluster", "command_prefix", "bin_dir", "environment", "call_seconds", "rest", "states",
@@ -90,7 +90,7 @@ class SlurmConfig(msgspec.Struct, frozen=True, kw_only=True):
             slurmd_log=_template(config, where),
             log_before=number(config, "log_before", 120.0, where),
             log_after=number(config, "log_after", 300.0, where),
-            timezone=_zone(config, where),
+            timezone=zone(config, "timezone", where),
             spool_dir=path(config, "spool_dir", where),
         )
 
@@ -178,13 +178,3 @@ def _template(config: Mapping[str, Any], where: str) -> str:
     if value and "{node}" not in value:
         raise ConfigError(f"{where}: slurmd_log: must hold {{node}}, like /var/log/cluster/{{node}}/slurmd.log")
     return value
-
-
-def _zone(config: Mapping[str, Any], where: str) -> ZoneInfo | None:
-    name = text(config, "timezone", where)
-    if name is None:
-        return None
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ConfigError(f"{where}: timezone: {name!r} is no time zone, like Europe/Zurich") from None

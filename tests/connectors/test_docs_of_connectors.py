@@ -7,12 +7,27 @@ from pathlib import Path
 
 import pytest
 
+from connectors.files import config as files
+from connectors.kueue import config as kueue
 from connectors.loki import config as loki
+from connectors.pods import config as pods
 from connectors.promql import config as promql
+from connectors.registry import FACTORIES
+from connectors.slurm import config as slurm
 from triage.configuration import load
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs" / "connectors"
+KEYS = {
+    "files": files._KEYS | files._PATTERN_KEYS,
+    "kueue": kueue._KEYS - {"spool_dir"},  # it keeps nothing
+    "loki": loki._KEYS | loki._QUERY_KEYS,
+    "pods": pods._KEYS,
+    "promql": promql._KEYS,
+    "slurm": slurm._KEYS,
+}
+UNTOLD = {"name", "cluster"}
+"""What Faultline sets itself."""
 BLOCKS = [
     pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -31,7 +46,16 @@ def test_a_configuration_in_the_documents_is_taken_as_it_stands(block: str, tmp_
     assert [source.connector().name for cluster in configuration.clusters.values() for source in cluster.sources]
 
 
-@pytest.mark.parametrize(("name", "keys"), [("loki", loki._KEYS), ("promql", promql._KEYS)])
-def test_every_key_is_in_the_document(name: str, keys: set[str]) -> None:
-    text = (DOCS / f"{name}.md").read_text()
-    assert {key for key in keys - {"name"} if key not in text} == set()
+@pytest.mark.parametrize("kind", sorted(KEYS))
+def test_every_key_is_in_the_document(kind: str) -> None:
+    text = (DOCS / f"{kind}.md").read_text()
+    assert {key for key in KEYS[kind] - UNTOLD if not re.search(rf"[`.]{key}\b|^{key} = ", text, re.MULTILINE)} == set()
+
+
+def test_every_kind_has_a_document_with_what_an_operator_needs() -> None:
+    assert set(KEYS) == set(FACTORIES)
+    for kind in FACTORIES:
+        text = (DOCS / f"{kind}.md").read_text()
+        for heading in ("## A configuration that works", "## Least privileges"):
+            assert heading in text, (kind, heading)
+        assert re.search(r"^## (?:What it|How it) (?:asks|reads)", text, re.MULTILINE), kind

@@ -167,7 +167,7 @@ def test_a_root_may_itself_be_a_link(tmp_path: Path) -> None:
     [
         ({"files": {"root": "/x"}}, "connector files: unknown key 'root'"),
         ({"files": {"roots": ["/x"]}}, "connector files: roots must map names to folders"),
-        ({"files": {"roots": {"a:b": "/x"}}}, "connector files: roots: a name is empty or holds a colon"),
+        ({"files": {"roots": {"a:b": "/x"}}}, "connector files: roots: a name is empty or holds a colon or slash"),
         ({"files": {"roots": {"a": "/x"}, "watch": ["b"]}}, "connector files: watch: 'b' is not one of its roots"),
         (
             {"logs": {"kind": "carrier-pigeon"}},

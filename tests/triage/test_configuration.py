@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.base import ConfigError
-from connectors.files import connector as files
+from connectors.files import config as files
 from connectors.kueue import config as kueue
 from connectors.loki import config as loki
 from connectors.pods import config as pods

@@ -70,6 +70,29 @@ def test_an_attempt_is_collected_by_every_source_of_its_cluster(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_logs_in_folders_are_collected_for_what_another_source_found(
+    kubernetes: FakeKubernetes, configured: Callable[..., Path], tmp_path: Path
+) -> None:
+    logs = tmp_path / "central" / "gpu-a"
+    logs.mkdir(parents=True)
+    end = float(int(time.time()) - 60)
+    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(end - 30))
+    xid = f"{at}+00:00 gpu-a kernel: NVRM: Xid (PCI:0000:61:00): 79, GPU has fallen off the bus.\n"
+    (logs / "kern.log").write_text(xid)
+    configured(
+        f'[clusters.k2.sources.central]\nkind = "files"\nroots = {{logs = "{tmp_path}/central"}}\n'
+        'patterns = [{source = "syslog", path = "logs:{node}/kern.log*"}]\n'
+    )
+    fail(kubernetes, end=end)
+    discover_source("k2/kueue")
+    assert not Discovery.objects.filter(connector="k2/central").exists()
+    work_off()
+    attempt = Attempt.objects.get()
+    assert (attempt.domain, attempt.blamed_nodes) == ("hardware", ["gpu-a"])
+    assert attempt.streams.get(source="syslog").name == "syslog/gpu-a/kern.log"
+
+
+@pytest.mark.django_db(transaction=True)
 def test_what_is_known_is_not_triaged_again(kubernetes: FakeKubernetes, configured: Callable[..., Path]) -> None:
     fail(kubernetes)
     discover_source("k2/kueue")

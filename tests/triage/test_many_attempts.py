@@ -38,7 +38,7 @@ def test_each_is_triaged_once_though_a_worker_is_killed_and_the_broker_forgets_e
         first = fleet.worker()
         fleet.worker()
         fleet.beat()
-        wait_until(lambda: Attempt.objects.count() >= count // 4, seconds=120, say=fleet.logs)
+        wait_until(lambda: Attempt.objects.count() >= count // 4, seconds=120 + count, say=fleet.logs)
         assert Collection.objects.exclude(state="done").exists()
         first.kill()
         wait_until(lambda: done() >= count // 3, seconds=120 + 2 * count, every=0.2, say=fleet.logs)

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from connectors.base import FoundAttempt
 from engine import model as engine
-from triage.configuration import FINDERS, ClusterConfig, SourceConfig
+from triage.configuration import ClusterConfig, SourceConfig
 from triage.models import Attempt, Cluster, Discovery, RunningAttempt, TriageState
 from triage.services.attempts import AttemptRefused, record_attempt
 from triage.services.collecting import add_collection
@@ -118,7 +118,7 @@ def _handle(one: SourceConfig, finder: SourceConfig, ref: str) -> str | None:
     """
     if one.key == finder.key or (one.kind == "pods" and finder.kind == "kueue"):
         return ref
-    return None if one.kind in FINDERS else ""
+    return "" if one.collects else None
 
 
 def handles(cluster: ClusterConfig, finder: SourceConfig, ref: str) -> list[tuple[SourceConfig, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.slurm.access import Refused, Roots
+from connectors.access import Refused, Roots
 
 
 @pytest.fixture
@@ -127,6 +127,6 @@ def test_without_proc_the_file_is_compared(
     def none(path: str) -> str:
         raise OSError(f"{path}: no /proc")
 
-    monkeypatch.setattr("connectors.slurm.access.os.readlink", none)
+    monkeypatch.setattr("connectors.access.os.readlink", none)
     assert read(roots, home / "a.out") == "mine\n"
     assert not roots._inside(os.open(tmp_path / "secret" / "key", os.O_RDONLY), home / "a.out")

@@ -12,11 +12,29 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import msgspec
+
 MAX_LISTED = 20_000
+MAX_DEPTH = 8
+"""Folders that ANY_FOLDERS goes down."""
+
+
+class Choices(msgspec.Struct, frozen=True):
+    """Names that one part of a path may have, each with what it tells."""
+
+    names: dict[str, dict[str, str]]
+
+
+class AnyFolders(msgspec.Struct, frozen=True):
+    """Any number of folders, none included."""
+
+
+ANY_FOLDERS = AnyFolders()
+Part = str | re.Pattern[str] | Choices | AnyFolders
 
 
 class Refused(Exception):
@@ -65,39 +83,29 @@ class Roots:
             os.close(descriptor)
             raise
 
-    def matching(self, parts: Sequence[str | re.Pattern[str]]) -> Iterator[tuple[Path, dict[str, str]]]:
-        """Files along a path whose components are names or patterns, with what the patterns' groups hold.
+    def matching(
+        self, parts: Sequence[Part], refused: Callable[[Refused], None] | None = None
+    ) -> Iterator[tuple[Path, dict[str, str]]]:
+        """Files along a path, name by name, with what its patterns' groups and its choices hold.
 
-        A folder that a link leads out to is listed as little as a file there is read. Raises Refused.
+        A folder that a link leads out to is listed as little as a file there is read. Raises Refused; with `refused`
+        only when the whole path can't be looked for, while a folder that can't be listed is told there.
         """
-        names = [part if isinstance(part, str) else "*" for part in parts]
-        base = list(parts[: next((i for i, part in enumerate(parts) if not isinstance(part, str)), len(parts))])
-        start = self.local("/" + "/".join(cast(list[str], base)))
-        rest = parts[len(base) :]
-        if not rest:
+        fixed = next((i for i, part in enumerate(parts) if not isinstance(part, str)), len(parts))
+        start = self.local("/" + "/".join(cast(Sequence[str], parts[:fixed])))
+        if fixed == len(parts):
             yield start, {}
             return
-        listed = 0
-        folders: list[tuple[Path, dict[str, str]]] = [(start, {})]
-        for level, part in enumerate(rest):
-            found: list[tuple[Path, dict[str, str]]] = []
-            for folder, groups in folders:
-                if isinstance(part, str):
-                    found.append((folder / part, groups))
-                    continue
-                for name in self._list(folder):
-                    listed += 1
-                    if listed > MAX_LISTED:
-                        raise Refused(f"/{'/'.join(names)}: more than {MAX_LISTED} names to look through")
-                    match = part.fullmatch(name)
-                    if match and all(groups.get(k, v) == v for k, v in match.groupdict().items()):
-                        found.append((folder / name, {**groups, **match.groupdict()}))
-            folders = found
-            if level < len(rest) - 1:
-                folders = [one for one in folders if one[0].is_dir()]
-        yield from folders
+        listing = _Listing(self, "/".join(part if isinstance(part, str) else "*" for part in parts), refused)
+        found: list[tuple[Path, dict[str, str]]] = [(start, {})]
+        for level, part in enumerate(parts[fixed:], fixed + 1):
+            found = [one for folder, groups in found for one in listing.below(folder, groups, part)]
+            if level < len(parts):
+                found = [one for one in found if one[0].is_dir()]
+        yield from found
 
-    def _list(self, folder: Path) -> list[str]:
+    def list(self, folder: Path) -> list[str]:
+        """The names in a folder. Raises Refused."""
         real = os.path.realpath(folder)
         if not any(_within(real, root) for root in self._real):
             raise Refused(f"{folder} is a link that leads out of the allowed folders and was not followed")
@@ -115,6 +123,55 @@ class Roots:
             if (there.st_dev, there.st_ino) != (opened.st_dev, opened.st_ino):
                 return False
         return any(_within(real, root) for root in self._real)
+
+
+class _Listing:
+    """Looks through folders for one pattern, up to MAX_LISTED names."""
+
+    def __init__(self, roots: Roots, shown: str, refused: Callable[[Refused], None] | None) -> None:
+        self._roots, self._shown, self._refused, self._listed = roots, shown, refused, 0
+
+    def below(self, folder: Path, groups: dict[str, str], part: Part) -> Iterator[tuple[Path, dict[str, str]]]:
+        """What `part` stands for in a folder."""
+        match part:
+            case str():
+                yield folder / part, groups
+            case AnyFolders():
+                yield from ((deeper, groups) for deeper in self._down(folder, MAX_DEPTH))
+            case Choices(names):
+                for name, told in names.items():
+                    if _agrees(groups, told) and os.path.lexists(folder / name):
+                        yield folder / name, {**groups, **told}
+            case _:
+                for name in self._names(folder):
+                    found = part.fullmatch(name)
+                    if found and _agrees(groups, found.groupdict()):
+                        yield folder / name, {**groups, **found.groupdict()}
+
+    def _down(self, folder: Path, depth: int) -> Iterator[Path]:
+        yield folder
+        for name in self._names(folder) if depth else ():
+            below = folder / name
+            if not name.startswith(".") and below.is_dir() and not below.is_symlink():
+                yield from self._down(below, depth - 1)
+
+    def _names(self, folder: Path) -> Iterator[str]:
+        try:
+            names = self._roots.list(folder)
+        except Refused as refusal:
+            if self._refused is None:
+                raise
+            self._refused(refusal)
+            return
+        for name in names:
+            self._listed += 1
+            if self._listed > MAX_LISTED:
+                raise Refused(f"/{self._shown}: more than {MAX_LISTED} names to look through")
+            yield name
+
+
+def _agrees(groups: dict[str, str], told: dict[str, str]) -> bool:
+    return all(groups.get(key, value) == value for key, value in told.items())
 
 
 def _within(path: str, root: str) -> bool:

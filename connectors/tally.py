@@ -22,6 +22,8 @@ class Tally(msgspec.Struct):
     partial: bool = False
     missing: int = 0
     """What should be there and is not."""
+    unsized: bool = False
+    """Whether a stream's size is not known before it is read, as of compressed files."""
     asked: list[str] = []
     seconds: float = 0.0
 
@@ -32,7 +34,7 @@ class Tally(msgspec.Struct):
     def report(self, source: Source, connector: str) -> CollectionReport:
         if self.streams:
             status = "partial" if self.partial or self.failed or self.missing else "ok"
-            status = "empty" if status == "ok" and not self.bytes else status
+            status = "empty" if status == "ok" and not (self.bytes or self.unsized) else status
         else:
             status = "error" if self.failed else "missing"
         notes = self.notes[:_NOTES] + ([f"and {len(self.notes) - _NOTES} more"] if len(self.notes) > _NOTES else [])
