@@ -20,6 +20,10 @@ def recommend(told: Told, root: RootCause | None, affected: Sequence[AffectedNod
         )
         return Recommendation(action="investigate", text=text)
     rule = told.choice.roots[0].rule
+    if told.choice.shared:
+        nodes = ", ".join(told.choice.shared)
+        text = f"Look at what these nodes share (switch, rail, server) before the next start: {nodes}."
+        return Recommendation(action="investigate", text=text, references=rule.references)
     if rule.recommend is not None:
         exclude = root.nodes if rule.recommend.action == "restart_excluding" else ()
         action = rule.recommend.action

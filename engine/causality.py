@@ -16,6 +16,7 @@ import msgspec
 from engine.findings import Finding
 from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role, Source
 from engine.refute import Known, against, is_end, is_strong, without_its_log
+from engine.shared import at_once, by_the_middle, place_of
 
 SAME_CLOCK = 2.0
 """Seconds by which two lines of one node may be out of order."""
@@ -23,6 +24,8 @@ TWO_CLOCKS = 15.0
 """Seconds by which two nodes' clocks may differ when nothing more is known."""
 TIED = 10.0
 """Causes that began within so many seconds of each other on different nodes cannot be ordered."""
+TIED_LOOSE = 60.0
+"""The same where the clock of one of the nodes has nothing to go by."""
 
 _CLASS = {"hardware": 3, "platform": 4, "network": 4, "storage": 4, "scheduler": 2, "software": 6}
 _RESOURCE = {"gpu_oom", "host_oom", "capacity"}
@@ -58,6 +61,10 @@ class Choice(msgspec.Struct):
     external: Finding | None = None
     everywhere: bool = False
     """The fault shows on all nodes of the job alike, so no single node is blamed."""
+    shared: tuple[str, ...] = ()
+    """Nodes that lost the same thing at once, none of which is blamed: it lies in what they share."""
+    loose: tuple[str, ...] = ()
+    """Nodes of rivals whose clocks had nothing to go by, which is why nothing orders them."""
 
 
 def rank_class(finding: Finding) -> int:
@@ -90,8 +97,10 @@ def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: boo
         _explain(stage)
         roots = _without_external([r for r in stage if r.open], choice)
         if roots:
-            _order(roots)
+            _order(roots, known.loose_clocks)
             _settle(choice, [r.finding for r in roots if r.open], attempt, alive)
+            if choice.ambiguous:
+                choice.loose = tuple(node for node in choice.nodes if node in known.loose_clocks)
             break
     if choice.roots and is_strong(choice.roots[0]):
         for one in ruled:
@@ -250,24 +259,29 @@ def _earlier(finding: Finding, external: Finding) -> bool:
     return finding.onset < external.first - 5.0
 
 
-def _order(roots: list[Ruled]) -> None:
+def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
     """The first cause that stopped the job is the root; what came clearly later met a job that was failing already."""
     timed = [r for r in roots if r.finding.onset is not None]
     if not timed:
         return
     first = min(timed, key=lambda r: (r.finding.onset, rank_class(r.finding), r.finding.key))
+    at = place_of(first.finding)
+    together = [id(finding) for finding in at_once(first.finding, [r.finding for r in timed])]
     for one in roots:
-        if one is first:
+        if one is first or id(one.finding) in together:
             continue
         gap = None if one.finding.onset is None else one.finding.onset - (first.finding.onset or 0.0)
-        if gap is None or gap > TIED or (one.finding.node == first.finding.node and gap > SAME_CLOCK):
+        where = place_of(one.finding)
+        reach = TIED_LOOSE if where and at and loose.intersection((where, at)) else TIED
+        if gap is None or gap > reach or (where == at and gap > SAME_CLOCK):
             one.later_than = first.finding
     tied = [r for r in roots if r.open]
     if len(tied) > 1:
         best = min(rank_class(r.finding) for r in tied)
         for one in tied:
             better = [r for r in tied if rank_class(r.finding) == best and r is not one]
-            same_place = [r for r in better if not one.finding.node or r.finding.node == one.finding.node]
+            where = place_of(one.finding)
+            same_place = [r for r in better if where is None or place_of(r.finding) == where]
             if rank_class(one.finding) > best and same_place:
                 one.later_than = same_place[0].finding
 
@@ -283,12 +297,16 @@ def _settle(choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[
         choice.domain = pairs[0][0] if len(domains) == 1 else UNATTRIBUTED
         choice.sub_domain, choice.ambiguous = AMBIGUOUS, True
     nodes = sorted({node for f in roots for node in blamed(f)})
+    if choice.ambiguous:
+        nodes = sorted({*nodes, *(node for f in roots if (node := place_of(f)))})
     alone = None if choice.ambiguous else _only_node(roots, attempt, alive)
     if alone is not None and roots[0].rule.on_one_node is not None:
         (choice.domain, choice.sub_domain), nodes = roots[0].rule.on_one_node, [alone]
     elif len(nodes) > 1 and not choice.ambiguous and set(nodes) >= set(attempt.nodes):
         choice.everywhere = True
         nodes = []
+    elif not choice.ambiguous and at_once(roots[0], roots):
+        choice.roots, choice.shared, nodes = by_the_middle(roots), tuple(nodes), []
     choice.nodes = tuple(nodes)
 
 

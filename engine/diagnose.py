@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from engine import causality, collective, outcome, pace, refute, series, stacks, story
+from engine import causality, collective, outcome, pace, refute, series, shared, stacks, story
 from engine.clock import StreamClock
 from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
@@ -89,6 +89,7 @@ def diagnose(
         kernel_logs=_kernel_logs(read),
         has_job_log=any(scan.stream.source is Source.APPLOG and scan.lines for scan in read.scans),
         degraded=view.may_be_degraded,
+        loose_clocks=shared.loose_clocks(placed, window.end),
     )
     choice = causality.choose(findings, known, attempt)
     view = outcome.final_view(view, choice, missing, progress)

@@ -55,6 +55,8 @@ class Known(msgspec.Struct, frozen=True):
     """Nodes whose system log was read."""
     has_job_log: bool
     degraded: bool
+    loose_clocks: frozenset[str] = frozenset()
+    """Nodes whose clock had nothing to go by."""
 
 
 def against(finding: Finding, known: Known, alive: list[Finding]) -> str | None:

@@ -29,6 +29,7 @@ from engine.model import (
 )
 from engine.progress import Progress
 from engine.refute import is_end
+from engine.shared import place_of
 from engine.told import Told
 from engine.trail import Trail, clock_time, refs
 
@@ -96,7 +97,7 @@ def _root(told: Told, trail: Trail) -> RootCause:
         f"{p.node}/{p.device}" for f in roots for p in f.placed if p.device and p.node and p.node in told.choice.nodes
     }
     ranks = sorted({rank for f in roots for rank in f.ranks})
-    where = _where(told.choice.nodes, told.choice.everywhere)
+    where = _where_chosen(told)
     why = (
         f"{first.title}{where} at {clock_time(decisive[0].at)} is the earliest fault that reaches the end "
         "and that nothing explains."
@@ -113,9 +114,21 @@ def _root(told: Told, trail: Trail) -> RootCause:
     )
 
 
-def _where(nodes: Sequence[str], everywhere: bool = False) -> str:
-    if everywhere:
+def _where_chosen(told: Told) -> str:
+    if told.choice.everywhere:
         return " on all nodes alike"
+    if told.choice.shared:
+        return f" on {len(told.choice.shared)} of {len(told.attempt.nodes)} nodes at once"
+    return _where(told.choice.nodes)
+
+
+def _at(finding: Finding) -> str:
+    """Where a rival happened, whether its place is to blame or not."""
+    place = place_of(finding)
+    return _where(blamed(finding) or ((place,) if place else ()))
+
+
+def _where(nodes: Sequence[str]) -> str:
     if not nodes:
         return ""
     return f" on {', '.join(nodes[:4])}" + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
@@ -132,9 +145,9 @@ def _title(told: Told, root: RootCause | None, affected: Sequence[AffectedNode])
             # A class and its message say more than any rule's title.
             words = " ".join(first.placed[0].hit.text.split())
             return f"{root.title}: {words[:110]}{'...' if len(words) > 110 else ''}{_where(root.nodes)}"
-        return f"{said}{_where(root.nodes, told.choice.everywhere)}{number}"
+        return f"{said}{_where_chosen(told)}{number}"
     if told.choice.ambiguous:
-        names = " or ".join(dict.fromkeys(f"{f.title}{_where(blamed(f))}" for f in told.choice.roots[:3]))
+        names = " or ".join(dict.fromkeys(f"{f.title}{_at(f)}" for f in told.choice.roots[:3]))
         return f"Several causes fit: {names}"
     if outcome is Outcome.SUCCEEDED:
         return "Succeeded"
@@ -175,9 +188,11 @@ def _reasoning(told: Told, trail: Trail, root: RootCause | None) -> list[str]:
     elif choice.ambiguous:
         for finding in choice.roots:
             said.append(
-                f"{finding.title}{_where(blamed(finding))} at {clock_time(finding.first)} could be the cause "
+                f"{finding.title}{_at(finding)} at {clock_time(finding.first)} could be the cause "
                 f"{refs(trail.some(finding))}."
             )
+        if choice.loose:
+            said.append(f"The clock of {' and of '.join(choice.loose)} had no time source to go by.")
         said.append("Nothing in the evidence orders these or explains one by another, so none is named as the root.")
     elif told.outcome.outcome is Outcome.SUCCEEDED:
         said.append("It ended well, so nothing is blamed; what the logs report beside that had no consequence.")
@@ -198,11 +213,14 @@ def _root_sentences(told: Told, trail: Trail, root: RootCause) -> list[str]:
             f"{refs(trail.some(finding, 2))}."
         )
     said.append(
-        f"{first.title}{_where(root.nodes, told.choice.everywhere)} at "
+        f"{first.title}{_where_chosen(told)} at "
         f"{root.at[11:19] if root.at else 'an unknown time'} {refs(root.evidence)}."
     )
     if told.choice.everywhere:
         said.append("It shows on every node of the job alike, so no single node is blamed.")
+    if told.choice.shared:
+        names = ", ".join(told.choice.shared[:8]) + (", ..." if len(told.choice.shared) > 8 else "")
+        said.append(f"That {names} say so at once points to what they share, so none of them is blamed.")
     later = [
         f
         for f in told.findings

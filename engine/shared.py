@@ -1,0 +1,63 @@
+"""Faults that several nodes show at once because they lie in what these nodes share: a switch, a rail, a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from engine.findings import Finding, Placed
+from engine.model import Source
+
+BETWEEN = {
+    ("network", "infiniband"),
+    ("network", "roce"),
+    ("network", "ethernet"),
+    ("storage", "shared_filesystem"),
+}
+"""Domains whose faults may lie between the nodes, or behind them."""
+MANY = 3
+"""From so many nodes on it is no coincidence."""
+AT_ONCE = 120.0
+"""Seconds that may lie between the nodes' words, by their own clocks. One node's link doesn't take another's down, so
+being first in these says nothing.
+"""
+
+
+def at_once(first: Finding, others: Iterable[Finding]) -> list[Finding]:
+    """What several nodes say alike at the time of `first`, `first` included; [] where they are too few."""
+    if (first.rule.domain, first.rule.sub_domain) not in BETWEEN or first.rule.blames != "node":
+        return []
+    alike = [f for f in others if f.rule.id == first.rule.id and f.node is not None and _near(f, first)]
+    return alike if len({f.node for f in alike}) >= MANY else []
+
+
+def _near(one: Finding, other: Finding) -> bool:
+    return one.onset is not None and other.onset is not None and abs(one.onset - other.onset) <= AT_ONCE
+
+
+def by_the_middle(findings: list[Finding]) -> list[Finding]:
+    """In the order of nearness to the middle one's time: a single wrong clock is not the first to speak."""
+    middle = median(f.onset or 0.0 for f in findings)
+    return sorted(findings, key=lambda f: (abs((f.onset or 0.0) - middle), f.key))
+
+
+def place_of(finding: Finding) -> str | None:
+    """The node at which it happened, whether it is to blame for it or not."""
+    if finding.node is not None:
+        return finding.node
+    by_its_log = all(placed.hit.source is Source.SYSLOG for placed in finding.placed)
+    return finding.nodes[0] if by_its_log and len(finding.nodes) == 1 else None
+
+
+LOST, HELD = "origin.clock-lost", "origin.clock-held"
+
+
+def loose_clocks(placed: Iterable[Placed], end: float | None) -> frozenset[str]:
+    """Nodes whose time service said last that it has no time to go by."""
+    last: dict[str, tuple[tuple[float, str, int, int, str, str], str]] = {}
+    for one in placed:
+        if one.rule.id not in (LOST, HELD) or one.node is None or one.at is None:
+            continue
+        if end is None or one.at <= end:
+            last[one.node] = max(last.get(one.node, (one.order(), one.rule.id)), (one.order(), one.rule.id))
+    return frozenset(node for node, (_, rule) in last.items() if rule == LOST)
