@@ -24,6 +24,11 @@ def recommend(told: Told, root: RootCause | None, affected: Sequence[AffectedNod
         nodes = ", ".join(told.choice.shared)
         text = f"Look at what these nodes share (switch, rail, server) before the next start: {nodes}."
         return Recommendation(action="investigate", text=text, references=rule.references)
+    if rule.blames == "none" and len(root.nodes) == 1:
+        text = f"Only {root.nodes[0]} says so: restart without it, and compare its set-up with another node's."
+        return Recommendation(
+            action="restart_excluding", exclude_nodes=root.nodes, text=text, references=rule.references
+        )
     if rule.recommend is not None:
         exclude = root.nodes if rule.recommend.action == "restart_excluding" else ()
         action = rule.recommend.action

@@ -311,25 +311,30 @@ def _settle(choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[
 
 
 def _only_node(roots: list[Finding], attempt: Attempt, alive: list[Finding]) -> str | None:
-    """The one node of several whose ranks report the fault while other nodes' ranks came past it."""
-    nodes = {node for f in roots for node in f.nodes}
+    """The one node of several whose ranks report the fault while other nodes' ranks came past it.
+
+    What is said without a rank, as by a node's launcher, is said for the whole node. In matters of names two others
+    must have come past: the node that a name stands for need not ask for it.
+    """
+    kind = (roots[0].rule.domain, roots[0].rule.sub_domain)
+    alike = [f for f in alive if f.role in (Role.CAUSE, Role.EITHER) and (f.rule.domain, f.rule.sub_domain) == kind]
+    nodes = {node for f in (*roots, *alike) for node in f.nodes}
     if len(nodes) != 1 or len(attempt.nodes) < 2:
         return None
-    ranks = {rank for f in roots for rank in f.ranks}
-    per_node = attempt.gpus_per_node or 1
-    if len(ranks) < max(per_node / 2, 1):
+    ranks = {placed.rank for f in roots for placed in f.placed}
+    if None not in ranks and len(ranks) < max((attempt.gpus_per_node or 1) / 2, 1):
         return None
     first = min((f.first for f in roots if f.first is not None), default=None)
     past: set[str] = set()
     for finding in alive:
         for placed in finding.placed:
-            if (
-                placed.node
-                and placed.hit.source is Source.APPLOG
-                and (first is None or placed.at is None or placed.at >= first)
-            ):
+            # A borrowed time is the earliest possible one: what says that the job had failed came later.
+            late = first is None or placed.at is None or placed.at >= first
+            late = late or (placed.hit.inherited is not None and finding.role in (Role.SYMPTOM, Role.TEARDOWN))
+            if placed.node and placed.hit.source is Source.APPLOG and late:
                 past.add(placed.node)
-    return next(iter(nodes)) if len(past - nodes) >= min(2, (len(attempt.nodes) - 1) / 2) else None
+    enough = 2 if kind == ("network", "dns") else min(2, (len(attempt.nodes) - 1) / 2)
+    return next(iter(nodes)) if len(past - nodes) >= enough else None
 
 
 def blamed(finding: Finding) -> tuple[str, ...]:

@@ -159,6 +159,21 @@ class Evidence:
         return changed
 
 
+def made_of(files: dict[str, str], *, nodes: int = 4, state: str = "FAILED", gpus: int = 8) -> Evidence:
+    """Files as the evidence of an attempt on 3 November 2026, 04:00 to 04:30 UTC, on node-01 and so on."""
+    attempt = {
+        "number": 1,
+        "state": state,
+        "started_at": "2026-11-03T04:00:00Z",
+        "ended_at": "2026-11-03T04:30:00Z",
+        "nodes": [f"node-0{number}" for number in range(1, nodes + 1)],
+        "gpus_per_node": gpus,
+    }
+    workload = {"id": "4711", "name": "llm", "scheduler": "slurm", "cluster": "c1"}
+    document = {"schema": 1, "workload": workload, "attempt": attempt}
+    return Evidence(document, {name: content.encode() for name, content in files.items()})
+
+
 _ISO = re.compile(rb"(\d{4}-\d\d-\d\d)([T ])(\d\d:\d\d:\d\d)")
 _RFC3164 = re.compile(rb"^([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)")
 _ASCTIME = re.compile(rb"^\[([A-Z][a-z]{2}) ([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d) (\d{4})\]")
