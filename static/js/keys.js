@@ -70,6 +70,7 @@
     y: function () { follow("[data-key='y']"); },
     ",": function () { follow("[data-key=',']"); },
     ".": function () { follow("[data-key='.']"); },
+    z: function () { follow("[data-key='z']"); },
     "/": function () { var box = document.querySelector("input[type='search']"); if (box) { box.focus(); box.select(); } },
     "?": function () { var panel = document.getElementById("shortcuts"); if (panel && panel.showModal) panel.showModal(); },
     g: function () { waiting = Date.now(); }

@@ -18,10 +18,12 @@ from django.urls import reverse
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
 from tests.web.test_failures import titles
-from triage.models import Attempt, Incident, SavedView, TriageState, Verdict, VerdictStatus
+from tests.web.test_incidents import other_story, undo
+from triage.models import Attempt, Incident, Membership, SavedView, TriageState, Verdict, VerdictStatus
 from triage.selectors.repeats import repeats
 from triage.selectors.suggestions import suggest
 from triage.services import bulk
+from triage.services.incidents import assign
 from triage.web import inbox
 
 
@@ -130,8 +132,12 @@ def test_a_view_is_saved_opened_and_deleted_with_undo(signed_in: Client, make_at
     view = SavedView.objects.get()
     signed_in.post(reverse("view-delete", args=[view.pk]))
     after = signed_in.get(reverse("saved-views")).content.decode()
-    assert "Deleted My GPUs" in after and not SavedView.objects.exists()
-    assert 'name="search" value="q=domain:hardware&amp;sort=lost&amp;cols=ran"' in after, "Undo saves it again"
+    assert "Deleted My GPUs" in after and "No views yet" in after
+    assert "The view is as it was." in undo(signed_in, after)
+    assert re.search(r'<a href="[^"]+" aria-current="true">My GPUs <', page(signed_in, where[1:]))
+    save(signed_in, "My GPUs", "q=user:ada")
+    undo(signed_in, page(signed_in))
+    assert SavedView.objects.get().query == "domain:hardware", "what a view held before it was replaced"
 
 
 def test_each_view_says_how_many_match(
@@ -160,6 +166,51 @@ def test_the_list_opens_with_the_view_that_somebody_chose(signed_in: Client, mak
     assert "NVLink" in page(signed_in, "?q="), "everything is one click away"
     signed_in.post(reverse("view-default"), {"view": ""})
     assert signed_in.get("/").status_code == 200
+
+
+def test_a_team_shares_its_views_and_which_one_opens_its_lists(signed_in: Client, ada: User) -> None:
+    team = Group.objects.create(name="Pre-training")
+    ben, eve = User.objects.create_user("ben"), User.objects.create_user("eve")
+    for person in (ada, ben):
+        person.groups.add(team)
+    save(signed_in, "Ours", "q=queue:pretrain", audience=f"team:{team.pk}")
+    view = SavedView.objects.get()
+    mate, stranger = Client(), Client()
+    mate.force_login(ben)
+    stranger.force_login(eve)
+    shared = {"name": "Night shift", "audience": f"team:{team.pk}"}
+    assert (
+        "not yours to change"
+        in stranger.post(reverse("view-change", args=[view.pk]), shared, follow=True).content.decode()
+    )
+    stranger.post(reverse("view-for-team", args=[view.pk]), {"opens": "1"})
+    stranger.post(reverse("view-delete", args=[view.pk]))
+    assert SavedView.objects.get().deleted_at is None and mate.get("/").status_code == 200
+    mate.post(reverse("view-change", args=[view.pk]), shared)
+    assert SavedView.objects.get().name == "Night shift"
+    taken = mate.post(reverse("view-change", args=[view.pk]), {"name": "Mine", "audience": "me"}, follow=True)
+    assert "Only who made it says who sees it." in taken.content.decode()
+    mate.post(reverse("view-for-team", args=[view.pk]), {"opens": "1"})
+    assert signed_in.get("/")["Location"] == mate.get("/")["Location"] == "/?q=queue:pretrain"
+    assert stranger.get("/").status_code == 200
+    mate.post(reverse("view-default"), {"view": ""})
+    assert mate.get("/").status_code == 200 and signed_in.get("/").status_code == 302, "who chose all sees all"
+    gone = mate.post(reverse("view-delete", args=[view.pk]), follow=True).content.decode()
+    assert signed_in.get("/").status_code == 200
+    undo(mate, gone)
+    assert signed_in.get("/").status_code == 302, "brought back, it opens the lists again"
+
+
+def test_one_view_opens_the_lists_of_a_team(signed_in: Client, ada: User) -> None:
+    team = Group.objects.create(name="Pre-training")
+    ada.groups.add(team)
+    for name in ("one", "two"):
+        save(signed_in, name, f"q={name}", audience=f"team:{team.pk}")
+        pk = SavedView.objects.get(name=name).pk
+        signed_in.post(reverse("view-for-team", args=[pk]), {"opens": "1"})
+    assert signed_in.get("/")["Location"] == "/?q=two"
+    signed_in.post(reverse("view-change", args=[pk]), {"name": "two", "audience": "me"})
+    assert signed_in.get("/").status_code == 200, "a view that is the team's no more opens nothing for it"
 
 
 def test_views_are_seen_by_whom_they_are_meant_for(signed_in: Client, ada: User, client: Client) -> None:
@@ -210,12 +261,9 @@ def test_picked_rows_are_confirmed_and_it_can_be_undone(signed_in: Client, make_
     assert "1 left as they were: not diagnosed yet" in shown
     assert Attempt.objects.get(pk=ids[0]).verdict_status == VerdictStatus.CONFIRMED
     assert Attempt.objects.get(pk=untouched).verdict_status == VerdictStatus.UNCONFIRMED
-    made = re.search(r'name="made" value="([^"]+)"', shown)
-    assert made
-    signed_in.post(reverse("failures-undo"), {"made": made.group(1), "search": "q="})
+    assert "Took back 1 confirmation" in undo(signed_in, shown)
     assert Attempt.objects.get(pk=ids[0]).verdict_status == VerdictStatus.UNCONFIRMED
     assert "1 left as they were: judged already" not in act(signed_in, "confirm", pick=ids[:1])
-    signed_in.post(reverse("failures-undo"), {"made": "forged", "search": "q="})
     assert Verdict.objects.filter(ended_at__isnull=True).count() == 1
 
 
@@ -255,6 +303,66 @@ def test_incidents_of_picked_rows_are_given_to_somebody(
     assert Incident.objects.get().assignee == ada
     assert "Ada Moreau" in page(signed_in, "?q=assignee:me")
     assert len(titles(signed_in, "?q=assignee:me")) == 2
+
+
+def test_who_had_an_incident_before_has_it_again_after_undo(
+    signed_in: Client, ada: User, make_attempt: MakeAttempt
+) -> None:
+    attempt = make_attempt()
+    ben = User.objects.create_user("ben")
+    incident = Incident.objects.get()
+    assign(incident.pk, ada, ben.pk, seen=None)
+    shown = act(signed_in, "assign", pick=[attempt.pk], assignee=str(ada.pk))
+    assert "Gave 1 incident back" in undo(signed_in, shown)
+    assert Incident.objects.get().assignee == ben
+    assign(incident.pk, ada, None, seen=ben.pk)
+    assert "1 left as they were: changed meanwhile" in undo(signed_in, shown)
+    assert Incident.objects.get().assignee is None, "a later word counts"
+
+
+def test_attempts_without_a_cause_can_be_added_to_an_incident_and_put_back(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    known, lost, other = make_attempt(), make_attempt(stories.no_cause()), make_attempt(other_story())
+    target, elsewhere = known.membership.incident, other.membership.incident
+    picked = [lost.pk, other.pk, known.pk]
+    shown = act(signed_in, "add", pick=picked, incident=f"http://testserver/incidents/{target.pk}/")
+    assert f"2 attempts added to {target.name}; 1 left as they were: in it already" in shown
+    assert len(titles(signed_in, f"?q=incident:{target.name}")) == 3
+    target.refresh_from_db(), elsewhere.refresh_from_db()
+    assert (target.attempts_count, elsewhere.attempts_count) == (3, 0)
+    record = signed_in.get(f"/incidents/{target.pk}/").content.decode()
+    assert "Ada Moreau added 2 attempts to this incident" in record
+    assert "Put 2 attempts back" in undo(signed_in, shown)
+    target.refresh_from_db(), elsewhere.refresh_from_db()
+    assert (target.attempts_count, elsewhere.attempts_count) == (1, 1)
+    assert not Membership.objects.filter(attempt=lost).exists() and not Membership.objects.filter(by_hand=True).exists()
+    for number, says in (("", "Write the number"), ("x", "Write the number"), ("999999", "There is no such incident")):
+        assert says in act(signed_in, "add", pick=picked, incident=number)
+
+
+def test_the_return_key_adds_and_confirms_nothing(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    lost, known = make_attempt(stories.no_cause()), make_attempt()
+    act(signed_in, "enter", pick=[lost.pk, known.pk])
+    assert not Verdict.objects.exists()
+    act(signed_in, "enter", pick=[lost.pk], incident=known.membership.incident.name)
+    assert Membership.objects.filter(attempt=lost, by_hand=True).exists()
+
+
+def test_an_offer_is_for_the_person_who_did_it_and_for_an_hour(
+    signed_in: Client, make_attempt: MakeAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = act(signed_in, "confirm", pick=[make_attempt().pk])
+    assert 'name="offer"' not in page(signed_in), "it is shown once"
+    other = Client()
+    other.force_login(User.objects.create_user("eve"))
+    assert "somebody else did that" in undo(other, shown)
+    forged = signed_in.post(reverse("undo"), {"offer": "forged", "next": "https://evil.example/"})
+    assert forged["Location"] == "/" and "Nothing was undone" in page(signed_in)
+    monkeypatch.setattr("triage.web.undo.SECONDS", -1)
+    assert "more than an hour has passed" in undo(signed_in, shown)
+    assert Verdict.objects.filter(ended_at__isnull=True).count() == 1
+    assert signed_in.get(reverse("undo")).status_code == 405
 
 
 def test_nothing_picked_says_so_and_odd_input_is_harmless(signed_in: Client, make_attempt: MakeAttempt) -> None:

@@ -12,9 +12,9 @@ from django.urls import reverse
 
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
-from triage.models import Attempt, Incident, TimelineEvent
+from triage.models import Attempt, Incident, NotTheSame, TimelineEvent
 from triage.services.comments import add_comment
-from triage.services.incidents import set_status
+from triage.services.incidents import set_severity, set_status
 from triage.services.nodes import drain
 from triage.services.verdicts import confirm
 
@@ -27,6 +27,15 @@ def other_story(index: int = 1) -> object:
     return stories._changed(
         stories.key_error(), fingerprint=stories.engine.Fingerprint(key=f"{index:032x}", parts={}, version="1")
     )
+
+
+def undo(client: Client, shown: str) -> str:
+    """Presses the button that a page offers."""
+    offer = re.search(r'name="offer" value="([^"]+)"', shown)
+    assert offer, "nothing is offered"
+    answer = client.post(reverse("undo"), {"offer": offer[1], "next": "/?q="}, follow=True)
+    assert answer.status_code == 200
+    return str(answer.content.decode())
 
 
 def page_of(client: Client, incident: Incident, query: str = "") -> str:
@@ -111,7 +120,7 @@ def test_state_is_saved_and_what_somebody_else_changed_is_not_swept_aside(
     address = reverse("incident-state", args=[incident.pk])
     form = {"was_status": "new", "was_assignee": "", "was_severity": "", "was_title": incident.title}
     sent = {**form, "status": "investigating", "assignee": owen.pk, "severity": "2", "title": "Link 10"}
-    assert "Saved." in signed_in.post(address, sent, follow=True).content.decode()
+    assert "Saved: status, assignee, severity, title." in signed_in.post(address, sent, follow=True).content.decode()
     page = page_of(signed_in, incident)
     assert "Investigating" in page and "Severity 2" in page and "gave it to owen" in page and "Link 10" in page
     late = signed_in.post(address, {**form, "status": "resolved", "was_title": "Link 10"}, follow=True).content.decode()
@@ -141,6 +150,43 @@ def test_merge_by_address_undo_and_split(signed_in: Client, make_attempt: MakeAt
     assert "Other cable" in answer.content.decode() and incident_of(three) != target
     refused = signed_in.post(reverse("incident-split", args=[target.pk]), {}, follow=True).content.decode()
     assert "Choose the attempts to split off." in refused
+
+
+def test_what_was_done_to_an_incident_can_be_undone_from_the_next_page(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    one, two, three = make_attempt(), make_attempt(other_story()), make_attempt()
+    target, source = incident_of(one), incident_of(two)
+    set_status(target.pk, User.objects.get(username="ada"), "resolved", seen="new")
+    Incident.objects.filter(pk=target.pk).update(status="regressed")  # as the failure's return does
+    target.refresh_from_db()
+
+    def post(name: str, **sent: object) -> str:
+        answer = signed_in.post(reverse(f"incident-{name}", args=[target.pk]), sent, follow=True)
+        return str(answer.content.decode())
+
+    form = {"was_status": "regressed", "was_assignee": "", "was_severity": "", "was_title": target.title}
+    shown = post("state", **form, status="mitigated", assignee=User.objects.get().pk, severity="1", title="Cable")
+    assert "As before: status, assignee, severity, title." in undo(signed_in, shown)
+    now = Incident.objects.get(pk=target.pk)
+    assert (now.status, now.assignee, now.severity, now.title) == ("regressed", None, None, target.title)
+    shown = post("state", **form, severity="3")
+    set_severity(target.pk, User.objects.get(), 4, seen=3)
+    assert "Not undone. Meanwhile somebody else set the severity." in undo(signed_in, shown)
+
+    assert f"INC-{source.pk} stands on its own again." in undo(signed_in, post("merge", other=source.pk))
+    assert incident_of(two) == source
+    assert f"is part of INC-{target.pk} again" in undo(signed_in, post("split", attempt=[three.pk]))
+    assert incident_of(three) == target
+    shown = post("not-the-same", other=source.pk)
+    assert (
+        "can be proposed here again" in undo(signed_in, shown) and not NotTheSame.objects.filter(high=source).exists()
+    )
+    post("ticket", url="https://tickets.example.org/HW-1", note="cable")
+    ticket = target.tickets.get()
+    shown = signed_in.post(reverse("ticket-remove", args=[ticket.pk]), follow=True).content.decode()
+    assert "HW-1 is linked again." in undo(signed_in, shown)
+    assert target.tickets.get().note == "cable"
 
 
 def test_what_looks_related_is_proposed_until_somebody_says_no(signed_in: Client, make_attempt: MakeAttempt) -> None:

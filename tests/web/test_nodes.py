@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
+from tests.web.test_incidents import undo
 from triage.models import Attempt, Cluster, EventKind, TimelineEvent
 from triage.selectors.nodes import Standing, fleet, standing
 from triage.services.nodes import NodeRefused, add_note, drain, is_drained, return_to_service
@@ -93,6 +94,17 @@ def test_notes_are_kept_with_who_and_when_and_drained_is_shown(signed_in: Client
     kinds = list(TimelineEvent.objects.exclude(node="").values_list("kind", flat=True))
     assert kinds == [EventKind.NODE_DRAINED, EventKind.NODE_RETURNED, EventKind.NODE_NOTED]
     assert signed_in.post(reverse("node", args=["other"]), {"action": "note", "text": "x"}).status_code == 404
+
+
+def test_drained_by_mistake_is_taken_back(signed_in: Client, now_and_then: MakeAttempt) -> None:
+    cluster = now_and_then().cluster
+    url = reverse("node", args=["gx-02"]) + "?cluster=c1"
+    shown = signed_in.post(url, {"action": "drain", "text": "wrong node"}, follow=True).content.decode()
+    assert "Recorded as in service again" in undo(signed_in, shown) and not is_drained(cluster, "gx-02")
+    assert "Not undone." in undo(signed_in, shown), "it is in service already"
+    signed_in.post(url, {"action": "drain", "text": "this one"})
+    shown = signed_in.post(url, {"action": "return", "text": ""}, follow=True).content.decode()
+    assert "Recorded as drained again" in undo(signed_in, shown) and is_drained(cluster, "gx-02")
 
 
 def test_draining_needs_a_reason_and_happens_once(ada: object, now_and_then: MakeAttempt) -> None:

@@ -44,7 +44,10 @@ _KINDS: dict[Group, tuple[str, ...]] = {
         EventKind.INCIDENT_MERGED,
         EventKind.INCIDENT_UNMERGED,
         EventKind.INCIDENT_SPLIT,
+        EventKind.INCIDENT_ADDED,
+        EventKind.INCIDENT_PUT_BACK,
         EventKind.INCIDENT_NOT_SAME,
+        EventKind.INCIDENT_MAY_BE_SAME,
     ),
 }
 _NAMED = tuple(kind for kinds in _KINDS.values() for kind in kinds)

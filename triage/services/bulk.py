@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from typing import Any
 
 from django.contrib.auth.models import User
 
@@ -26,8 +27,8 @@ class Done:
     """Ids of attempts; of incidents when those were given to somebody."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Why the others were left as they are, and how many."""
-    undo: list[tuple[int, int]] = field(default_factory=list)
-    """Attempts and the verdicts that were made, to take them back."""
+    undo: list[Any] = field(default_factory=list)
+    """What takes it back: attempts and the verdicts that were made; incidents and who had and who got them; places."""
 
 
 def diagnose_again(ids: Iterable[int], actor: User) -> Done:
@@ -87,6 +88,28 @@ def assign(ids: Iterable[int], actor: User, assignee_id: int | None) -> Done:
         try:
             if incidents.assign(incident.pk, actor, assignee_id, seen=incident.assignee_id):
                 result.done.append(incident.pk)
+                result.undo.append((incident.pk, incident.assignee_id, assignee_id))
         except (incidents.IncidentConflict, incidents.IncidentRefused) as error:
             result.skipped[str(error).rstrip(".")] += 1
+    return result
+
+
+def give_back(changes: Iterable[tuple[int, int | None, int | None]], actor: User) -> int:
+    """Undoes assignments: those that nobody changed since. Returns how many."""
+    number = 0
+    for incident, before, after in changes:
+        try:
+            number += incidents.assign(incident, actor, before, seen=after)
+        except (incidents.IncidentConflict, incidents.IncidentRefused):
+            continue  # somebody else was given it meanwhile, or who had it is gone
+    return number
+
+
+def add_to_incident(ids: Iterable[int], actor: User, incident_id: int) -> Done:
+    """Puts these attempts into one incident, where they stay. Raises IncidentRefused."""
+    ids = list(ids)
+    moved = incidents.add_attempts(incident_id, ids, actor)
+    result = Done(done=[place.attempt for place in moved], undo=[astuple(place) for place in moved])
+    if len(ids) > len(moved):
+        result.skipped["in it already, or gone"] += len(ids) - len(moved)
     return result

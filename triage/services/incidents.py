@@ -5,6 +5,7 @@ so that grouping new attempts never undoes it.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from triage.models import (
+    Attempt,
     EventKind,
     Incident,
     IncidentStatus,
@@ -41,15 +43,18 @@ class IncidentConflict(Exception):
 
 
 @transaction.atomic
-def set_status(incident_id: int, actor: AbstractBaseUser, status: str, *, seen: str, note: str = "") -> bool:
-    """Where the work is now. `seen` is the status that the person saw; False when it was set already.
+def set_status(
+    incident_id: int, actor: AbstractBaseUser, status: str, *, seen: str, note: str = "", undo: bool = False
+) -> bool:
+    """Where the work is now. `seen` is the status that the person saw; False when it was set already. With `undo` it
+    may also become what only the system sets, because it was that before.
 
     Raises IncidentRefused, IncidentConflict.
     """
     incident = _locked(incident_id)
     if status == incident.status:
         return False
-    if status not in BY_HAND:
+    if status not in (IncidentStatus if undo else BY_HAND):
         raise IncidentRefused("Regressed is set by itself, when the failure comes back.")
     if incident.status != seen:
         raise IncidentConflict(f"Meanwhile the status became {incident.get_status_display().lower()}.")
@@ -108,14 +113,19 @@ def set_severity(incident_id: int, actor: AbstractBaseUser, severity: int | None
 
 
 @transaction.atomic
-def rename(incident_id: int, actor: AbstractBaseUser, title: str) -> bool:
-    """Gives the incident another title. Raises IncidentRefused."""
+def rename(incident_id: int, actor: AbstractBaseUser, title: str, *, seen: str | None = None) -> bool:
+    """Gives the incident another title; with `seen` only when that is its title now.
+
+    Raises IncidentRefused, IncidentConflict.
+    """
     incident = _locked(incident_id)
     title = short(printable(" ".join(title.split())), 500)
     if not title:
         raise IncidentRefused("A title has at least one word.")
     if title == incident.title:
         return False
+    if seen is not None and short(printable(" ".join(seen.split())), 500) != incident.title:
+        raise IncidentConflict("Meanwhile somebody else changed the title.")
     before, incident.title = incident.title, title
     incident.save(update_fields=["title"])
     record_event(EventKind.INCIDENT_RENAMED, incident=incident, actor=actor, before=before, after=title)
@@ -188,6 +198,63 @@ def split(incident_id: int, attempt_ids: Collection[int], actor: AbstractBaseUse
     return Incident.objects.get(pk=new.pk)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where an attempt was: the home of its membership, if it had one."""
+
+    attempt: int
+    home: int | None = None
+    by_hand: bool = False
+
+
+@transaction.atomic
+def add_attempts(incident_id: int, attempt_ids: Collection[int], actor: AbstractBaseUser) -> list[Place]:
+    """Puts attempts into an incident, where they stay whatever their fingerprint; also those without a cause, which are
+    in none by themselves. Returns where the ones that moved were, for `put_back`. Raises IncidentRefused.
+    """
+    target = in_force(_locked(incident_id))
+    attempts = Attempt.objects.select_for_update(of=("self",)).filter(pk__in=list(attempt_ids)).order_by("pk")
+    found = {attempt.pk: attempt for attempt in attempts}
+    known = {one.attempt_id: one for one in Membership.objects.filter(attempt__in=found)}
+    moved, left = [], set()
+    for pk in found:
+        member = known.get(pk)
+        if member is None:
+            Membership.objects.create(attempt_id=pk, home=target, incident=target, by_hand=True)
+            moved.append(Place(pk))
+        elif member.incident_id != target.pk:
+            moved.append(Place(pk, member.home_id, member.by_hand))
+            left.add(member.incident_id)
+            member.home, member.incident, member.by_hand = target, target, True
+            member.save(update_fields=["home", "incident", "by_hand"])
+    if moved:
+        _tell_moved(EventKind.INCIDENT_ADDED, target, left, [place.attempt for place in moved], actor)
+    return moved
+
+
+@transaction.atomic
+def put_back(incident_id: int, places: Collection[Place], actor: AbstractBaseUser) -> int:
+    """Undoes `add_attempts`: those that are still there return to where they were. Returns how many did."""
+    target = in_force(_locked(incident_id))
+    before = {place.attempt: place for place in places}
+    members = Membership.objects.select_for_update().filter(incident=target, by_hand=True, attempt__in=before)
+    homes = Incident.objects.in_bulk([place.home for place in places if place.home is not None])
+    moved, reached = [], set()
+    for member in members.order_by("attempt_id"):
+        place = before[member.attempt_id]
+        moved.append(member.attempt_id)
+        if place.home is None or place.home not in homes:
+            member.delete()
+            continue
+        member.home, member.by_hand = homes[place.home], place.by_hand
+        member.incident = in_force(member.home)
+        member.save(update_fields=["home", "incident", "by_hand"])
+        reached.add(member.incident.pk)
+    if moved:
+        _tell_moved(EventKind.INCIDENT_PUT_BACK, target, reached, moved, actor)
+    return len(moved)
+
+
 @transaction.atomic
 def say_not_the_same(one_id: int, other_id: int, actor: AbstractBaseUser) -> bool:
     """These two are not to be proposed to each other again."""
@@ -199,6 +266,17 @@ def say_not_the_same(one_id: int, other_id: int, actor: AbstractBaseUser) -> boo
     if created:
         record_event(EventKind.INCIDENT_NOT_SAME, incident=one, actor=actor, other=other.pk, other_title=other.title)
     return created
+
+
+@transaction.atomic
+def say_maybe_the_same(one_id: int, other_id: int, actor: AbstractBaseUser) -> bool:
+    """Takes `say_not_the_same` back: they may be proposed to each other again."""
+    one, other = _locked_pair(one_id, other_id)
+    low, high = sorted((one.pk, other.pk))
+    deleted, _ = NotTheSame.objects.filter(low=low, high=high).delete()
+    if deleted:
+        record_event(EventKind.INCIDENT_MAY_BE_SAME, incident=one, actor=actor, other=other.pk, other_title=other.title)
+    return bool(deleted)
 
 
 def family(incident_id: int) -> list[int]:
@@ -239,7 +317,7 @@ def link_ticket(incident_id: int, actor: AbstractBaseUser, *, url: str, label: s
 
 @transaction.atomic
 def unlink_ticket(ticket_id: int, actor: AbstractBaseUser) -> bool:
-    """Takes a link away."""
+    """Takes a link away; linking the same again undoes it."""
     ticket = Ticket.objects.select_for_update(of=("self",)).select_related("incident").filter(pk=ticket_id).first()
     if ticket is None:
         return False
@@ -262,6 +340,22 @@ def _tell_both(kind: EventKind, source: Incident, target: Incident, actor: Abstr
             **more,
         )
     renew_totals(source.pk, target.pk)
+
+
+def _tell_moved(
+    kind: EventKind, target: Incident, others: Collection[int], attempts: list[int], actor: AbstractBaseUser
+) -> None:
+    """Attempts came to the target from others, or went back to them: an event for each, and all are counted anew."""
+    for pk in sorted({target.pk, *others}):
+        record_event(
+            kind,
+            incident=target if pk == target.pk else Incident.objects.get(pk=pk),
+            actor=actor,
+            target=target.pk,
+            target_title=target.title,
+            attempts=attempts,
+        )
+    renew_totals(target.pk, *others)
 
 
 def _locked(incident_id: int) -> Incident:

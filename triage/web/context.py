@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from triage.selectors.notifications import unread_count
+from triage.web.undo import offered
 from triage.web.zones import Zone
 
 THEMES = ("light", "dark")
@@ -28,7 +29,7 @@ VERSION = _version()
 
 
 def page(request: HttpRequest) -> dict[str, Any]:
-    """Theme and shortcuts as saved, the version, the time of the page and the initials for the menu."""
+    """Theme and shortcuts as saved, version, time of the page, the initials for the menu, what can be undone."""
     theme = request.COOKIES.get(THEME_COOKIE, "")
     user = getattr(request, "user", None)
     initials = ""
@@ -42,5 +43,6 @@ def page(request: HttpRequest) -> dict[str, Any]:
         "now": timezone.now(),
         "zone": getattr(request, "zone", None) or Zone(),
         "initials": initials,
+        "undo": SimpleLazyObject(lambda: offered(request)),
         "unread": SimpleLazyObject(lambda: unread_count(user)) if initials else 0,
     }

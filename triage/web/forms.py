@@ -100,3 +100,15 @@ class UploadForm(forms.Form):
         except ValueError:
             raise forms.ValidationError("Write it as 2026-11-03 04:22:31, in UTC.") from None
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def number(value: str | None) -> int | None:
+    """What a field of a form holds, when it is a number that an id can be."""
+    return int(value) if value and value.isascii() and value.isdecimal() and len(value) < 19 else None
+
+
+def incident_number(text: str) -> int | None:
+    """From `97`, `INC-97` or the address of its page."""
+    text = text.strip().rstrip("/")
+    tail = text.rsplit("/", 1)[-1] if "/incidents/" in text else text
+    return number(tail.upper().removeprefix("INC-"))

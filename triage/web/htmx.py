@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.shortcuts import render, resolve_url
 from django.utils.cache import patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import cache_control
 
 View = Callable[..., HttpResponse]
@@ -63,6 +64,13 @@ def _page_of(request: HttpRequest) -> str:
     if page.netloc != request.get_host():
         return "/"
     return page.path + (f"?{page.query}" if page.query else "")
+
+
+def local_address(request: HttpRequest, name: str = "next") -> str:
+    """The address that a form sends to return to; only one of this site is taken, else the list of failures."""
+    target = request.POST.get(name, "")
+    allowed = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure())
+    return target if allowed else resolve_url("failures")
 
 
 def etag_of(state: str) -> str:

@@ -13,12 +13,12 @@ from django.urls import reverse
 
 from engine.model import Outcome
 from triage import words
-from triage.models import Audience, DefaultView, SavedView, TriageState, VerdictStatus
+from triage.models import Audience, SavedView, TriageState, VerdictStatus
 from triage.selectors import facets as facet
 from triage.selectors.attempts import NO_NODE, AttemptFilter, Order, count_attempts, count_each
 from triage.selectors.filters import read_moment
 from triage.selectors.query import WORD, Query, Term, read_query
-from triage.services.saved_views import visible_views
+from triage.services.saved_views import default_view, visible_views
 from triage.text import cut, printable
 
 ENDED = {"24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days"}
@@ -256,9 +256,9 @@ def _audience(view: SavedView) -> str:
 
 
 def default_address(user: User) -> str | None:
-    """Where somebody's list opens, when they chose a view for it."""
-    chosen = DefaultView.objects.select_related("view").filter(user=user).first()
-    return View.saved(chosen.view).address() if chosen else None
+    """Where somebody's list opens, when they or a team of theirs chose a view for it."""
+    view = default_view(user)
+    return View.saved(view).address() if view is not None else None
 
 
 __all__ = [

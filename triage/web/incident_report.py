@@ -125,6 +125,11 @@ def _sentence(entry: Entry) -> str:
         EventKind.INCIDENT_UNMERGED: f"{who} took INC-{told.get('source')} out again",
         EventKind.INCIDENT_SPLIT: f"{who} split {words.count(len(told.get('attempts', ())), 'attempt')} off into "
         f"INC-{told.get('target')}",
+        EventKind.INCIDENT_ADDED: f"{who} added {words.count(len(told.get('attempts', ())), 'attempt')} to "
+        f"INC-{told.get('target')}",
+        EventKind.INCIDENT_PUT_BACK: f"{who} put {words.count(len(told.get('attempts', ())), 'attempt')} of "
+        f"INC-{told.get('target')} back",
+        EventKind.INCIDENT_MAY_BE_SAME: f"{who} took back that INC-{told.get('other')} is not the same",
         EventKind.INCIDENT_NOT_SAME: f"{who} said that INC-{told.get('other')} is not the same",
         EventKind.VERDICT_CONFIRMED: f"{who} confirmed the diagnosis of {attempt}",
         EventKind.VERDICT_CORRECTED: f"{who} corrected the diagnosis of {attempt}: {plain(told.get('title', ''))}. "

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from triage.web import undo
 from triage.web.views import (
     account,
     attempts,
@@ -30,12 +31,13 @@ urlpatterns = [
     path("failures/news/", failures.news, name="failures-news"),
     path("failures/suggest/", failures.suggestions, name="failures-suggest"),
     path("failures/bulk/", bulk.act, name="failures-bulk"),
-    path("failures/undo/", bulk.undo, name="failures-undo"),
     path("failures/export.csv", export.as_csv, name="failures-csv"),
     path("failures/export.json", export.as_json, name="failures-json"),
     path("views/", saved_views.index, name="saved-views"),
     path("views/save/", saved_views.save, name="view-save"),
     path("views/default/", saved_views.choose, name="view-default"),
+    path("views/<int:pk>/change/", saved_views.change, name="view-change"),
+    path("views/<int:pk>/team/", saved_views.for_team, name="view-for-team"),
     path("views/<int:pk>/delete/", saved_views.delete, name="view-delete"),
     path("nodes/", nodes.index, name="nodes"),
     path("nodes/<str:name>/", nodes.page, name="node"),
@@ -98,6 +100,7 @@ urlpatterns = [
     path("channels/log/<int:pk>/again/", outbox.send_again, name="delivery-again"),
     path("channels/log/<int:pk>/drop/", outbox.drop, name="delivery-drop"),
     path("upload/", upload.upload, name="upload"),
+    path("undo/", undo.undo, name="undo"),
     path("preferences/", account.preferences, name="preferences"),
     path("sign-in/", account.SignIn.as_view(), name="login"),
     path("sign-out/", account.SignOut.as_view(), name="logout"),

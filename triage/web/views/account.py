@@ -7,13 +7,11 @@ from urllib.parse import unquote
 
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import resolve_url
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from triage.web import zones
 from triage.web.context import KEYS_COOKIE, THEME_COOKIE, THEMES
-from triage.web.htmx import signed_in
+from triage.web.htmx import local_address, signed_in
 
 YEAR = 365 * 24 * 3600
 
@@ -35,17 +33,11 @@ class SignOut(LogoutView):
     next_page = "login"
 
 
-def _local(request: HttpRequest) -> str:
-    target = request.POST.get("next", "")
-    allowed = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure())
-    return target if allowed else resolve_url("failures")
-
-
 @require_POST
 @signed_in
 def preferences(request: HttpRequest) -> HttpResponse:
     """Theme, zone and shortcuts, kept in cookies so that the first byte of a page has the right theme."""
-    answer = HttpResponseRedirect(_local(request))
+    answer = HttpResponseRedirect(local_address(request))
     theme = request.POST.get("theme", "auto")
     secure = request.is_secure()
     if theme in THEMES:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.core import signing
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
@@ -14,16 +13,18 @@ from django.views.decorators.http import require_POST
 from triage import words
 from triage.selectors.attempts import PAGE_SIZE, count_attempts, matching_ids
 from triage.services import bulk
-from triage.web import inbox
+from triage.services.incidents import IncidentRefused, Place, put_back
+from triage.web import inbox, undo
+from triage.web.forms import incident_number
 from triage.web.htmx import signed_in
 
 ACTIONS: dict[str, tuple[str, str]] = {
     "diagnose": ("Diagnose again", "asked to be diagnosed again"),
     "confirm": ("Confirm", "confirmed"),
     "assign": ("Assign", "given to"),
+    "add": ("Add to incident", "added to"),
 }
 """What the button says, and what was done."""
-_SALT = "triage.bulk.undo"
 
 
 @require_POST
@@ -32,6 +33,8 @@ def act(request: HttpRequest) -> HttpResponse:
     """Does it at once for the rows of one page. For all that match it first says how many that are, and asks."""
     view = inbox.View.of(QueryDict(request.POST.get("search", "")))
     action = request.POST.get("action", "")
+    if action == "enter" and request.POST.get("incident"):  # the return key, in the only field that takes text
+        action = "add"
     if action not in ACTIONS or view.query.errors:
         return redirect(view.address())
     narrowed = view.narrowed(request.user)
@@ -50,21 +53,6 @@ def act(request: HttpRequest) -> HttpResponse:
     return redirect(view.address())
 
 
-@require_POST
-@signed_in
-def undo(request: HttpRequest) -> HttpResponse:
-    """Takes back verdicts that were made together."""
-    back = inbox.View.of(QueryDict(request.POST.get("search", ""))).address()
-    try:
-        made = signing.loads(request.POST.get("made", ""), salt=_SALT, max_age=3600)
-    except signing.BadSignature:
-        messages.error(request, "Too late to undo this here. Withdraw the verdict on the page of the attempt.")
-        return redirect(back)
-    number = bulk.take_back([(attempt, verdict) for attempt, verdict in made], request.user)
-    messages.success(request, f"Took back {words.count(number, 'confirmation')}")
-    return redirect(back)
-
-
 def _ask(request: HttpRequest, view: inbox.View, action: str, total: int) -> HttpResponse:
     context = {
         "section": "failures",
@@ -76,27 +64,67 @@ def _ask(request: HttpRequest, view: inbox.View, action: str, total: int) -> Htt
         "search": inbox.encoded(view.params()),
         "assignee": request.POST.get("assignee", ""),
         "assignee_name": _name(_person(request.POST.get("assignee", ""))),
+        "incident": request.POST.get("incident", ""),
         "back": view.address(),
     }
     return render(request, "failures/bulk.html", context)
 
 
 def _do(request: HttpRequest, action: str, ids: list[int]) -> None:
-    actor = request.user
-    noun = "incident" if action == "assign" else "attempt"
-    if action == "assign":
-        person = _person(request.POST.get("assignee", ""))
-        result = bulk.assign(ids, actor, person.pk if person else None)
-        said = f"{ACTIONS[action][1]} {_name(person)}"
-    else:
-        run: Callable[..., bulk.Done] = {"diagnose": bulk.diagnose_again, "confirm": bulk.confirm}[action]
-        result = run(ids, actor)
-        said = ACTIONS[action][1]
+    """Does it, and says what became of it, with what takes it back."""
+    actor, more = request.user, {}
+    noun, said = "attempt", ACTIONS[action][1]
+    match action:
+        case "assign":
+            person = _person(request.POST.get("assignee", ""))
+            result = bulk.assign(ids, actor, person.pk if person else None)
+            noun, said = "incident", f"{said} {_name(person)}"
+        case "add":
+            number = incident_number(request.POST.get("incident", ""))
+            if number is None:
+                messages.error(request, "Write the number of the incident that they belong to, for example INC-97.")
+                return
+            try:
+                result = bulk.add_to_incident(ids, actor, number)
+            except IncidentRefused as refused:
+                messages.error(request, str(refused))
+                return
+            said, more = f"{said} INC-{number}", {"incident": number}
+        case "confirm":
+            result = bulk.confirm(ids, actor)
+        case _:
+            result = bulk.diagnose_again(ids, actor)
     parts = [f"{words.count(len(result.done), noun)} {said}"]
     parts += [f"{count:,} left as they were: {why}" for why, count in result.skipped.most_common()]
-    messages.success(request, "; ".join(parts))
     if result.undo:
-        request.session["bulk_undo"] = signing.dumps(result.undo, salt=_SALT, compress=True)
+        undo.offer(request, f"bulk-{action}", "; ".join(parts), made=result.undo, **more)
+    else:
+        messages.success(request, "; ".join(parts))
+
+
+@undo.undoes("bulk-confirm")
+def _take_back(user: User, facts: dict[str, Any]) -> str:
+    number = bulk.take_back([(attempt, verdict) for attempt, verdict in facts["made"]], user)
+    return f"Took back {words.count(number, 'confirmation')}" + _left(len(facts["made"]) - number)
+
+
+@undo.undoes("bulk-assign")
+def _give_back(user: User, facts: dict[str, Any]) -> str:
+    number = bulk.give_back([(incident, before, after) for incident, before, after in facts["made"]], user)
+    return f"Gave {words.count(number, 'incident')} back" + _left(len(facts["made"]) - number)
+
+
+@undo.undoes("bulk-add")
+def _put_back(user: User, facts: dict[str, Any]) -> str:
+    try:
+        number = put_back(facts["incident"], [Place(*place) for place in facts["made"]], user)
+    except IncidentRefused as refused:
+        raise undo.NotUndone(str(refused)) from None
+    return f"Put {words.count(number, 'attempt')} back" + _left(len(facts["made"]) - number)
+
+
+def _left(number: int) -> str:
+    return f"; {number:,} left as they were: changed meanwhile" if number else ""
 
 
 def _person(value: str) -> User | None:

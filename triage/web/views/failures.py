@@ -128,7 +128,6 @@ def _frame(request: HttpRequest, view: inbox.View, total: int | None = None) -> 
         "json_url": view.address("failures-json"),
         "all_url": inbox.list_address(),
         "fields": FIELDS.values(),
-        "undo_made": request.session.pop("bulk_undo", ""),
     }
 
 

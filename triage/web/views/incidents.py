@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,7 +19,9 @@ from triage.selectors import incidents as select
 from triage.selectors.attempts import CursorError
 from triage.selectors.threads import SHOWN_AT_FIRST, Group, incident_state, incident_thread
 from triage.services import incidents as act
+from triage.web import undo
 from triage.web.discussion import compose
+from triage.web.forms import incident_number, number
 from triage.web.htmx import etag_of, fragment, is_htmx, is_known, signed_in
 from triage.web.incident_report import incident_report
 from triage.web.markdown import render as render_markdown
@@ -141,31 +145,50 @@ def _timeline(request: HttpRequest, pk: int) -> dict[str, Any]:
 @require_POST
 @signed_in
 def state(request: HttpRequest, pk: int) -> HttpResponse:
-    """Status, assignee and severity at once; each only when it was changed in the form."""
+    """Status, assignee, severity and title at once; each only when it was changed in the form."""
     incident_or_404(pk)
-    sent = request.POST
-    tries = [
-        ("status", lambda new, old: act.set_status(pk, request.user, new, seen=old, note=sent.get("note", ""))),
-        ("assignee", lambda new, old: act.assign(pk, request.user, _number(new), seen=_number(old))),
-        ("severity", lambda new, old: act.set_severity(pk, request.user, _number(new), seen=_number(old))),
-    ]
-    saved = 0
-    for name, change in tries:
+    sent, user = request.POST, request.user
+    changes: dict[str, Callable[[str, str], bool]] = {
+        "status": lambda new, old: act.set_status(pk, user, new, seen=old, note=sent.get("note", "")),
+        "assignee": lambda new, old: act.assign(pk, user, number(new), seen=number(old)),
+        "severity": lambda new, old: act.set_severity(pk, user, number(new), seen=number(old)),
+        "title": lambda new, old: act.rename(pk, user, new, seen=old),
+    }
+    saved: list[tuple[str, str, str]] = []
+    for name, change in changes.items():
         new, old = sent.get(name), sent.get(f"was_{name}", "")
         if new is None or new == old:
             continue
         try:
-            saved += bool(change(new, old))
+            if change(new, old):
+                saved.append((name, old, new))
         except (act.IncidentRefused, act.IncidentConflict) as trouble:
             messages.warning(request, f"{trouble} Yours was not saved.")
-    if sent.get("title") is not None and sent["title"].strip() != sent.get("was_title", ""):
-        try:
-            saved += act.rename(pk, request.user, sent["title"])
-        except act.IncidentRefused as refused:
-            messages.warning(request, str(refused))
     if saved:
-        messages.success(request, "Saved.")
+        named = ", ".join(name for name, _, _ in saved)
+        undo.offer(request, "incident-state", f"Saved: {named}.", incident=pk, changes=saved)
     return redirect("incident", pk=pk)
+
+
+@undo.undoes("incident-state")
+def _state_back(user: User, facts: dict[str, Any]) -> str:
+    pk = facts["incident"]
+    changes: dict[str, Callable[[str, str], bool]] = {
+        "status": lambda old, new: act.set_status(pk, user, old, seen=new, undo=True),
+        "assignee": lambda old, new: act.assign(pk, user, number(old), seen=number(new)),
+        "severity": lambda old, new: act.set_severity(pk, user, number(old), seen=number(new)),
+        "title": lambda old, new: act.rename(pk, user, old, seen=new),
+    }
+    done, trouble = [], []
+    for name, old, new in facts["changes"]:
+        try:
+            if changes[name](old, new):
+                done.append(name)
+        except (act.IncidentRefused, act.IncidentConflict) as error:
+            trouble.append(str(error))
+    if trouble and not done:
+        raise undo.NotUndone(" ".join(trouble))
+    return " ".join([f"As before: {', '.join(done)}.", *trouble])
 
 
 @require_POST
@@ -173,7 +196,7 @@ def state(request: HttpRequest, pk: int) -> HttpResponse:
 def merge(request: HttpRequest, pk: int) -> HttpResponse:
     """Another incident (`other`: its number or its address) becomes part of this one."""
     incident_or_404(pk)
-    other = _incident_number(request.POST.get("other", ""))
+    other = incident_number(request.POST.get("other", ""))
     if other is None:
         messages.warning(request, "Write the number or paste the address of the other incident, for example INC-97.")
         return redirect("incident", pk=pk)
@@ -182,18 +205,36 @@ def merge(request: HttpRequest, pk: int) -> HttpResponse:
     except act.IncidentRefused as refused:
         messages.warning(request, str(refused))
         return redirect("incident", pk=pk)
-    messages.success(request, f"INC-{other} is part of this incident now. The timeline has an undo.")
+    undo.offer(request, "incident-merge", f"INC-{other} is part of this incident now.", source=other)
     return redirect("incident", pk=target.pk)
+
+
+@undo.undoes("incident-merge")
+def _merge_back(user: User, facts: dict[str, Any]) -> str:
+    if not act.unmerge(facts["source"], user):
+        raise undo.NotUndone(f"INC-{facts['source']} stands on its own already.")
+    return f"INC-{facts['source']} stands on its own again."
 
 
 @require_POST
 @signed_in
 def unmerge(request: HttpRequest, pk: int) -> HttpResponse:
     """Takes this incident out of the one that it was merged into."""
-    incident_or_404(pk)
+    incident = incident_or_404(pk)
+    target = incident.merged_into_id
     if act.unmerge(pk, request.user):
-        messages.success(request, f"INC-{pk} stands on its own again.")
+        said = f"INC-{pk} stands on its own again."
+        undo.offer(request, "incident-unmerge", said, source=pk, target=target)
     return redirect("incident", pk=pk)
+
+
+@undo.undoes("incident-unmerge")
+def _unmerge_back(user: User, facts: dict[str, Any]) -> str:
+    try:
+        target = act.merge(facts["source"], facts["target"], user)
+    except act.IncidentRefused as refused:
+        raise undo.NotUndone(str(refused)) from None
+    return f"INC-{facts['source']} is part of {target.name} again."
 
 
 @require_POST
@@ -201,13 +242,13 @@ def unmerge(request: HttpRequest, pk: int) -> HttpResponse:
 def split(request: HttpRequest, pk: int) -> HttpResponse:
     """The chosen attempts become an incident of their own."""
     incident_or_404(pk)
-    chosen = [number for value in request.POST.getlist("attempt") if (number := _number(value)) is not None]
+    chosen = [pk_ for value in request.POST.getlist("attempt") if (pk_ := number(value)) is not None]
     try:
         new = act.split(pk, chosen, request.user, title=request.POST.get("title", ""))
     except act.IncidentRefused as refused:
         messages.warning(request, str(refused))
         return HttpResponseRedirect(reverse("incident", args=[pk]) + "#at")
-    messages.success(request, f"Split off from INC-{pk}. Merging this into INC-{pk} undoes it.")
+    undo.offer(request, "incident-unmerge", f"Split off from INC-{pk}.", source=new.pk, target=pk)
     return redirect("incident", pk=new.pk)
 
 
@@ -216,11 +257,21 @@ def split(request: HttpRequest, pk: int) -> HttpResponse:
 def not_the_same(request: HttpRequest, pk: int) -> HttpResponse:
     """The proposal is wrong: these two are different."""
     incident_or_404(pk)
+    other = number(request.POST.get("other")) or 0
     try:
-        act.say_not_the_same(pk, _number(request.POST.get("other")) or 0, request.user)
+        if act.say_not_the_same(pk, other, request.user):
+            said = f"INC-{other} will not be proposed here again."
+            undo.offer(request, "incident-not-the-same", said, one=pk, other=other)
     except act.IncidentRefused as refused:
         messages.warning(request, str(refused))
     return redirect("incident", pk=pk)
+
+
+@undo.undoes("incident-not-the-same")
+def _maybe_the_same(user: User, facts: dict[str, Any]) -> str:
+    if not act.say_maybe_the_same(facts["one"], facts["other"], user):
+        raise undo.NotUndone("Somebody took it back already.")
+    return f"INC-{facts['other']} can be proposed here again."
 
 
 @require_POST
@@ -245,8 +296,19 @@ def remove_ticket(request: HttpRequest, pk: int) -> HttpResponse:
     ticket = Ticket.objects.filter(pk=pk).first()
     if ticket is None:
         raise Http404
-    act.unlink_ticket(pk, request.user)
+    if act.unlink_ticket(pk, request.user):
+        facts = {"incident": ticket.incident_id, "url": ticket.url, "label": ticket.label, "note": ticket.note}
+        undo.offer(request, "incident-ticket", f"Took {ticket.label} away.", **facts)
     return redirect("incident", pk=ticket.incident_id)
+
+
+@undo.undoes("incident-ticket")
+def _ticket_back(user: User, facts: dict[str, Any]) -> str:
+    try:
+        ticket = act.link_ticket(facts["incident"], user, url=facts["url"], label=facts["label"], note=facts["note"])
+    except act.IncidentRefused as refused:
+        raise undo.NotUndone(str(refused)) from None
+    return f"{ticket.label} is linked again."
 
 
 @signed_in
@@ -264,14 +326,3 @@ def report_markdown(request: HttpRequest, pk: int) -> HttpResponse:
     incident = incident_or_404(pk)
     text = incident_report(incident, request.build_absolute_uri("/"))
     return download(text, "text/markdown; charset=utf-8", f"{incident.name}.md")
-
-
-def _number(value: str | None) -> int | None:
-    return int(value) if value and value.isascii() and value.isdecimal() and len(value) < 19 else None
-
-
-def _incident_number(text: str) -> int | None:
-    """From `97`, `INC-97` or the address of its page."""
-    text = text.strip().rstrip("/")
-    tail = text.rsplit("/", 1)[-1] if "/incidents/" in text else text
-    return _number(tail.upper().removeprefix("INC-"))

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
@@ -14,7 +15,7 @@ from triage.selectors import nodes as select
 from triage.selectors.filters import printable_value
 from triage.services import nodes as service
 from triage.templatetags.fleet import node_url
-from triage.web import figures
+from triage.web import figures, undo
 from triage.web.htmx import signed_in
 
 
@@ -58,17 +59,38 @@ def _note(request: HttpRequest, name: str, cluster: Cluster) -> HttpResponse:
     try:
         match request.POST.get("action"):
             case "drain":
-                done = service.drain(cluster, name, request.user, text)
-                messages.success(request, "Recorded as drained" if done else "It was drained already")
+                _offer(request, name, cluster, service.drain(cluster, name, request.user, text), drained=True)
             case "return":
                 done = service.return_to_service(cluster, name, request.user, text)
-                messages.success(request, "Recorded as back in service" if done else "It was in service already")
+                _offer(request, name, cluster, done, drained=False)
             case _:
                 service.add_note(cluster, name, request.user, text)
                 messages.success(request, "Noted")
     except service.NodeRefused as error:
         messages.error(request, str(error))
     return redirect(node_url(name, cluster.name))
+
+
+def _offer(request: HttpRequest, name: str, cluster: Cluster, done: bool, *, drained: bool) -> None:
+    if not done:
+        messages.info(request, "It was drained already" if drained else "It was in service already")
+        return
+    said = "Recorded as drained" if drained else "Recorded as back in service"
+    undo.offer(request, "node-service", said, node=name, cluster=cluster.pk, drained=drained)
+
+
+@undo.undoes("node-service")
+def _service_back(user: User, facts: dict[str, Any]) -> str:
+    cluster = Cluster.objects.filter(pk=facts["cluster"]).first()
+    if cluster is None:
+        raise undo.NotUndone("The cluster is gone.")
+    if facts["drained"]:
+        done = service.return_to_service(cluster, facts["node"], user, "Taken back: drained by mistake.")
+    else:
+        done = service.drain(cluster, facts["node"], user, "Taken back: returned by mistake.")
+    if not done:
+        raise undo.NotUndone("Somebody changed it meanwhile.")
+    return "Recorded as in service again" if facts["drained"] else "Recorded as drained again"
 
 
 def _page(request: HttpRequest, name: str) -> HttpResponse:
