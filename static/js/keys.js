@@ -24,6 +24,7 @@
   function step(by) {
     var all = rows();
     if (!all.length) {
+      if (inLog(by, false)) return;
       follow(by > 0 ? "[data-key='j']" : "[data-key='k']");
       return;
     }
@@ -32,9 +33,12 @@
     if (next) place(next);
   }
 
+  // In a log the same keys go from line to line; capitals pick the lines on the way.
+  function inLog(by, extend) { return Boolean(window.faultline && window.faultline.line && window.faultline.line(by, extend)); }
+
   function follow(selector) {
     var link = document.querySelector(selector);
-    if (link) link.click();
+    if (link && link.offsetParent) link.click();
   }
 
   // The button is only reached: Enter presses it, so that one slipped key confirms nothing.
@@ -65,7 +69,12 @@
       var pick = row && row.querySelector("input[name='pick']");
       if (pick) pick.click(); else follow("[data-key='x']");
     },
-    m: function () { focus("[data-key='m']"); },
+    m: function () {
+      var target = document.querySelector("[data-key='m']");
+      if (target && target.tagName === "A") { if (target.offsetParent) target.click(); } else focus("[data-key='m']");
+    },
+    J: function () { inLog(1, true); },
+    K: function () { inLog(-1, true); },
     w: function () { follow("[data-key='w']"); },
     y: function () { follow("[data-key='y']"); },
     ",": function () { follow("[data-key=',']"); },

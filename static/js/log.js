@@ -1,8 +1,10 @@
-// The log: wrapping that lasts; #L125 or #L120-L131 picks lines and puts them in the middle; links to picked lines.
+// The log: wrapping that lasts; #L125 or #L120-L131 picks lines and puts them in the middle; picking by mouse and by key;
+// links to picked lines.
 (function () {
   "use strict";
   var KEY = "faultline.wrap";
-  var anchor = 0;
+  var anchor = 0, head = 0;  // where a range began, and its other end
+  var log = document.getElementById("log");
 
   function wrap(button, on) {
     button.setAttribute("aria-pressed", String(on));
@@ -58,20 +60,28 @@
 
   function tell(picked) {
     var said = document.getElementById("picked-lines");
-    var quote = document.getElementById("quote-lines");
+    var bar = document.getElementById("picked-bar");
+    var todo = document.getElementById("picked-do");
     var copy = document.querySelector("[data-copy-lines]");
     var part = document.querySelector("[data-part]");
-    if (said) said.textContent = (picked[0] === picked[1] ? "Line " + picked[0] : "Lines " + picked[0] + " to " + picked[1]) + " picked.";
-    if (quote) {
-      quote.hidden = false;
-      quote.href = quote.dataset.base + "?quote=" + encodeURIComponent(quote.dataset.stream + ":" + picked[0] + "-" + picked[1]) + "#compose";
-    }
+    if (said) said.textContent = picked ? (picked[0] === picked[1] ? "Line " + shown(picked[0]) : "Lines " + shown(picked[0]) + " to " + shown(picked[1])) + " picked" : "";
+    if (bar) bar.classList.toggle("idle", !picked);
+    if (todo) todo.hidden = !picked;
     if (copy) {
-      copy.querySelector("span").textContent = "Copy " + name(picked);
+      copy.querySelector("span").textContent = picked ? "Copy " + name(picked) : "Copy link";
       copy.dataset.copy = address(copy, picked);
     }
-    if (part && picked[0] !== picked[1]) part.href = part.dataset.part + "?first=" + picked[0] + "&last=" + picked[1];
+    if (!picked) return;
+    document.querySelectorAll("[data-quote]").forEach(function (link) {
+      link.href = link.dataset.quote + "?quote=" + encodeURIComponent(link.dataset.stream + ":" + picked[0] + "-" + picked[1]) + link.dataset.to;
+    });
+    if (part && picked[0] !== picked[1]) {
+      part.href = part.dataset.part + "?first=" + picked[0] + "&last=" + picked[1];
+      part.querySelector("span").textContent = "The picked lines";
+    }
   }
+
+  function shown(number) { return number.toLocaleString("en"); }
 
   // Lines that the address names and that are not on this page: ask the server for them, once.
   function fetchMissing(picked) {
@@ -94,17 +104,112 @@
 
   document.querySelectorAll("[data-copy-lines]").forEach(function (button) { button.dataset.copy = location.href; });
 
-  document.addEventListener("click", function (event) {
-    var link = event.target.closest ? event.target.closest("#log a.ln") : null;
-    if (!link || event.ctrlKey || event.metaKey || event.altKey) return;
-    var number = Number(link.hash.slice(2));
-    event.preventDefault();
-    var picked = event.shiftKey && anchor ? [Math.min(anchor, number), Math.max(anchor, number)] : [number, number];
-    var from = event.shiftKey && anchor ? anchor : number;
-    history.replaceState(history.state, "", "#" + name(picked));
+  // ---------- picking ----------
+  function pick(first, last) {
+    history.replaceState(history.state, "", "#" + name([Math.min(first, last), Math.max(first, last)]));
     mark();
-    anchor = from;
-    if (event.shiftKey) getSelection().removeAllRanges();
+    anchor = first;
+    head = last;
+  }
+
+  function unpick() {
+    history.replaceState(history.state, "", location.pathname + location.search);
+    mark();
+    tell(null);
+    anchor = 0;
+  }
+
+  function numberOf(link) { return Number(link.hash.slice(2)); }
+
+  function numberAt(event) {
+    var found = event.target.closest ? event.target.closest("#log a.ln") : null;
+    return found && log && log.dataset.lines ? found : null;
+  }
+
+  document.addEventListener("click", function (event) {
+    var link = numberAt(event);
+    if (!link || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    if (event.shiftKey && anchor) {
+      pick(anchor, numberOf(link));
+      getSelection().removeAllRanges();
+    } else if (!dragged) pick(numberOf(link), numberOf(link));
+    dragged = false;
+  });
+
+  // Over the numbers with the button held: from the first to the one under the pointer.
+  var from = 0, dragged = false;
+  document.addEventListener("pointerdown", function (event) {
+    var link = numberAt(event);
+    from = link && event.button === 0 && !event.shiftKey && event.pointerType !== "touch" ? numberOf(link) : 0;
+    dragged = false;
+  });
+  document.addEventListener("pointerover", function (event) {
+    if (!from || !(event.buttons & 1)) return;
+    var item = event.target.closest ? event.target.closest("#log li[id]") : null;
+    var number = item ? Number(item.id.slice(1)) : 0;
+    if (!number || (number === from && !dragged)) return;
+    dragged = true;
+    pick(from, number);
+    getSelection().removeAllRanges();
+  });
+  document.addEventListener("dragstart", function (event) { if (numberAt(event)) event.preventDefault(); });
+  // Text that is selected over several lines picks these lines.
+  document.addEventListener("pointerup", function () {
+    from = 0;
+    setTimeout(function () {
+      var selection = getSelection();
+      if (!log || !log.dataset.lines || selection.isCollapsed || !selection.rangeCount) return;
+      var ends = [selection.anchorNode, selection.focusNode].map(function (node) {
+        var item = node && (node.nodeType === 1 ? node : node.parentElement);
+        item = item && item.closest("#log li[id]");
+        return item ? Number(item.id.slice(1)) : 0;
+      });
+      if (ends[0] && ends[1] && ends[0] !== ends[1]) pick(ends[0], ends[1]);
+    }, 0);
+  });
+
+  // By key: the focus goes from line to line (and to folds); with shift the lines on the way are picked.
+  function stops() {
+    return Array.prototype.filter.call(log.querySelectorAll("a.ln, summary"), function (stop) { return stop.offsetParent !== null; });
+  }
+
+  function here() {
+    var active = document.activeElement;
+    if (active && log.contains(active)) {
+      var item = active.closest("li[id]");
+      if (active.matches("summary")) return active;
+      if (item) return item.querySelector("a.ln");
+    }
+    var picked = range(), item2 = picked ? line(picked[1]) : log.querySelector(".cause, .range");
+    return item2 ? item2.querySelector("a.ln") : null;
+  }
+
+  function step(by, extend) {
+    if (!log || !log.dataset.lines) return false;
+    var all = stops(), at = all.indexOf(here()), inside = log.contains(document.activeElement) && document.activeElement !== log;
+    // The first key only takes up the line that is picked or shown; a further one goes on from it.
+    var next = at < 0 ? all[0] : inside || extend ? all[at + by] : all[at];
+    if (!next) return true;
+    if (extend) {
+      while (next && next.matches("summary")) next = all[all.indexOf(next) + by];
+      if (!next) return true;
+      var old = all[at] && all[at].matches("a.ln") ? numberOf(all[at]) : numberOf(next);
+      pick(range() && anchor && head === old ? anchor : old, numberOf(next));
+    }
+    next.focus({ preventScroll: true });
+    (next.closest("li[id]") || next).scrollIntoView({ block: "nearest", inline: "nearest" });
+    return true;
+  }
+
+  window.faultline = Object.assign(window.faultline || {}, { line: step });
+
+  document.addEventListener("keydown", function (event) {
+    if (!log || !log.contains(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("[popover]")) return;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      if (step(event.key === "ArrowDown" ? 1 : -1, event.shiftKey)) event.preventDefault();
+    } else if (event.key === "Escape" && range() && !document.querySelector(":popover-open")) unpick();
   });
 
   var first = mark() || document.querySelector("#log .moment") || document.querySelector("#log .cause") || document.querySelector("#log .range");
@@ -117,7 +222,6 @@
   });
   // Reading on by scrolling: the next lines come when their link comes near, and lines far behind leave the page, so
   // that a log of any length can be read through. Only after a scroll of the reader's, never by itself.
-  var log = document.getElementById("log");
   var MOST = 1500, KEEP = 900, STEP = 50;
   var scrolled = false;
 

@@ -34,7 +34,7 @@
     if (link) link.click();
   }
 
-  window.faultline = { momentAt: momentAt, zoom: zoom, whole: function () { follow("whole"); } };
+  window.faultline = Object.assign(window.faultline || {}, { momentAt: momentAt, zoom: zoom, whole: function () { follow("whole"); } });
 
   // ---------- dragging ----------
   var drag = null;

@@ -85,7 +85,7 @@ def test_a_permalink_opens_at_its_line_and_wrapping_lasts(
     expect(page.locator("#L1768")).to_be_in_viewport()
     page.get_by_role("button", name="Wrap").click()
     expect(page.locator("#log")).to_have_class(re.compile("wrap-on"))
-    page.get_by_label("Go to a line or a time").fill("3")
+    page.get_by_label("Go to a line, lines or a time").fill("3")
     page.get_by_role("button", name="Go", exact=True).click()
     expect(page.locator("#L3")).to_have_class(re.compile("cause"))
     expect(page.locator("#log")).to_have_class(re.compile("wrap-on"))

@@ -131,7 +131,7 @@ def test_reading_and_searching_need_no_script(
     expect(page.locator("#search-said")).to_contain_text("whole log searched")
     page.get_by_label("Next matching line").click()
     expect(page.locator("#search-said")).to_contain_text("2 of")
-    page.get_by_label("Go to a line or a time").fill("04:11:57")
+    page.get_by_label("Go to a line, lines or a time").fill("04:11:57")
     page.get_by_role("button", name="Go", exact=True).click()
     assert page.url.endswith("#L125") and "line=125" in page.url
     page.locator("#log .fold summary").first.click()

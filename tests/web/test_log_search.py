@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from tests.web.test_evidence import Collected, collected, numbers, stream_url, syslog
 from tests.web.test_hostile import FORBIDDEN, SCRIPT
@@ -143,7 +144,7 @@ def test_lines_can_be_picked_and_quoted_by_address(signed_in: Client, collected:
     attempt = collected({"syslog/gx-01.log": syslog("gx-01", 400)})
     page = signed_in.get(stream_url(attempt, "syslog/gx-01.log", "?lines=120-131")).content.decode()
     assert len(re.findall(r'<li id="L\d+" class="[a-z]+ range"', page)) == 12
-    assert "Lines 120 to 131 picked." in page
+    assert "Lines 120 to 131 picked" in page
     assert f"/attempts/{attempt.pk}/?quote=syslog%2Fgx-01.log%3A120-131#compose" in page
     for odd in ("?lines=9-3", "?lines=x", "?lines=1-99999999", "?lines=999999-1000000", "?lines=0-0"):
         assert numbers(signed_in.get(stream_url(attempt, "syslog/gx-01.log", odd)).content.decode())
@@ -157,6 +158,28 @@ def test_a_line_or_a_time_can_be_jumped_to(typed: str, line: int, signed_in: Cli
     attempt = collected({"syslog/gx-01.log": syslog("gx-01", 400)})
     answer = signed_in.get(stream_url(attempt, "syslog/gx-01.log"), {"jump": typed})
     assert answer.status_code == 302 and answer["Location"].endswith(f"?line={line}#L{line}")
+
+
+@pytest.mark.parametrize("typed", ["20-25", "L20-L25", "25 to 20", " l20 \u2013 25 "])
+def test_a_range_that_is_typed_is_picked_and_what_it_is_for_is_kept(
+    typed: str, signed_in: Client, collected: Collected
+) -> None:
+    attempt = collected({"applog/out.log": b"".join(b"line %d\n" % n for n in range(1, 101))})
+    answer = signed_in.get(stream_url(attempt, "applog/out.log"), {"jump": typed, "for": "correction"})
+    assert answer["Location"] == stream_url(attempt, "applog/out.log") + "?lines=20-25&for=correction#L20-L25"
+    page = signed_in.get(answer["Location"]).content.decode()
+    assert "Lines 20 to 25 picked" in page and 'name="for" value="correction"' in page
+    assert "Add to the correction" not in page, "there is no diagnosis to correct yet"
+
+
+def test_who_picks_lines_gets_to_a_log_though_nothing_decided(signed_in: Client, collected: Collected) -> None:
+    attempt = collected({"applog/out.log": b"a\n", "syslog/gx-01.log": b"b\n", "metrics/a.json": b"{}"})
+    first = reverse("evidence-first", args=[attempt.pk])
+    assert signed_in.get(first)["Location"] == reverse("attempt", args=[attempt.pk])
+    picking = signed_in.get(first + "?for=correction")
+    assert picking["Location"] == stream_url(attempt, "applog/out.log") + "?for=correction"
+    page = signed_in.get(picking["Location"]).content.decode()
+    assert stream_url(attempt, "syslog/gx-01.log") + "?for=correction" in page and "metrics/a.json" not in page
 
 
 def test_a_jump_that_cannot_be_understood_says_what_can(signed_in: Client, collected: Collected) -> None:

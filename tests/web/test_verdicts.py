@@ -11,8 +11,11 @@ from django.urls import reverse
 
 from tests.web import stories
 from tests.web.conftest import MakeAttempt, diagnose_with
+from tests.web.test_evidence import Collected, collected
 from triage.models import Attempt, Verdict, VerdictStatus
 from triage.services.verdicts import confirm
+
+__all__ = ["collected"]
 
 
 @pytest.fixture
@@ -162,3 +165,39 @@ def test_nobody_says_anything_without_signing_in(name: str, client: Client, make
 def test_a_link_alone_says_nothing(name: str, signed_in: Client, make_attempt: MakeAttempt) -> None:
     assert signed_in.get(reverse(name, args=[make_attempt().pk])).status_code == 405
     assert signed_in.post(reverse(name, args=[999])).status_code == 404
+
+
+def test_lines_that_a_log_brings_stand_in_the_form_once_and_those_of_a_correction_stay(
+    signed_in: Client, collected: Collected
+) -> None:
+    attempt = collected(
+        {"syslog/gx-02.log": b"".join(b"Oct  5 04:11:%02d gx-02 line %d\n" % (n, n) for n in range(60))}
+    )
+    diagnose_with(attempt, stories.nvlink())
+    address = reverse("verdict-correct", args=[attempt.pk])
+    page = signed_in.get(address + "?quote=syslog/gx-02.log:3-5&quote=syslog/gx-02.log:L3-L5").content.decode()
+    assert page.count('name="quote"') == 1 and "line 3" in page and "line 4" in page
+    data = correction(diagnosis=Attempt.objects.get().diagnosis_id, quote=[f"{attempt.pk}:syslog/gx-02.log:3-5"])
+    assert signed_in.post(address, data | {"lines": "syslog/gx-02.log:9"}).status_code == 302
+    assert [(q["first"], q["last"]) for q in Verdict.objects.get().lines] == [(3, 5), (9, 9)]
+    again = signed_in.get(address).content.decode()
+    assert again.count('name="quote"') == 2, "a further correction begins with the lines of the one that stands"
+    wrong = signed_in.get(address + "?quote=syslog/gx-02.log:900").content.decode()
+    assert "has 60 lines" in wrong
+
+
+def test_answers_wait_in_the_session_while_lines_are_picked_and_can_be_dropped(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    attempt = make_attempt()
+    address = reverse("verdict-correct", args=[attempt.pk])
+    data = correction(diagnosis=attempt.diagnosis_id, title="Tray <4>", do="pick")
+    answer = signed_in.post(address, data)
+    assert answer["Location"] == f"/attempts/{attempt.pk}/evidence/?for=correction" and not Verdict.objects.exists()
+    kept = signed_in.get(address).content.decode()
+    assert 'value="Tray &lt;4&gt;"' in kept and "as you left them" in kept
+    assert (
+        "as you left them" not in signed_in.get(reverse("verdict-correct", args=[make_attempt().pk])).content.decode()
+    )
+    assert signed_in.get(address + "?new=1")["Location"] == address
+    assert "Tray" not in signed_in.get(address).content.decode()

@@ -57,6 +57,7 @@ class StreamWindow:
         return 0 < self.last < self.total
 
 
+LOGS = ("applog", "syslog", "scheduler")
 MAX_LINES = 1000
 MAX_LINE_BYTES = 16 * 1024
 
@@ -64,6 +65,12 @@ MAX_LINE_BYTES = 16 * 1024
 def get_stream(attempt_id: int, name: str) -> Stream:
     """A stream of an attempt by its name. Raises Stream.DoesNotExist."""
     return Stream.objects.select_related("attempt__workload", "attempt__cluster").get(attempt_id=attempt_id, name=name)
+
+
+def kept_logs(attempt_id: int, limit: int) -> list[Stream]:
+    """The streams of lines whose text is kept, kernel logs last. One query."""
+    logs = Stream.objects.filter(attempt_id=attempt_id, source__in=LOGS).exclude(blob="")
+    return list(logs.order_by("source", "name").only("id", "name", "node", "rank", "source", "lines")[:limit])
 
 
 def stream_lines(stream: Stream, first: int, count: int) -> StreamWindow:

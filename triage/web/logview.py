@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +31,8 @@ FOLD = 6
 """Lines without a match that are worth a fold."""
 NEAR = 2
 """Lines beside a match that never fold."""
+
+_RANGE = re.compile(r"[Ll]?([0-9]{1,15})(?:\s*(?:-|\u2013|to)\s*[Ll]?([0-9]{1,15}))?")
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,7 @@ def with_part(
 def more(request: HttpRequest, pk: int, stream: Stream, window: streams.StreamWindow) -> dict[str, Any]:
     """Addresses of more lines both ways: of the fragment, and of this page with a wider window."""
     base = reverse("stream-lines", args=[pk, stream.name])
-    rest = search_part(request)
+    rest = kept_part(request)
     ways: dict[str, Any] = {"up": None, "down": None}
     if window.has_before:
         first = max(1, window.first - STEP)
@@ -212,9 +215,13 @@ def more(request: HttpRequest, pk: int, stream: Stream, window: streams.StreamWi
     return ways
 
 
-def search_part(request: HttpRequest) -> str:
-    """The search of this address, to be added to another one: `&q=...`; empty without a search."""
-    kept = {key: request.GET[key] for key in ("q", "regex", "case", "since") if request.GET.get(key)}
+KEPT = ("q", "regex", "case", "since", "for")
+"""What an address of the viewer passes on to the next: the search, and what lines are picked for."""
+
+
+def kept_part(request: HttpRequest) -> str:
+    """What this address passes on, to be added to another one: `&q=...`; empty when there is nothing."""
+    kept = {key: request.GET[key] for key in KEPT if request.GET.get(key)}
     return f"&{urlencode(kept)}" if kept else ""
 
 
@@ -248,9 +255,13 @@ def number(request: HttpRequest, key: str) -> int | None:
 
 def picked_range(request: HttpRequest) -> tuple[int, int] | None:
     """The lines that `?lines=120-131` or `?lines=120` picks."""
-    first, _, last = request.GET.get("lines", "").replace("L", "").partition("-")
-    values = [part for part in (first, last or first) if part.isascii() and part.isdecimal() and len(part) < 16]
-    if len(values) < 2:
+    return typed_range(request.GET.get("lines", ""))
+
+
+def typed_range(text: str) -> tuple[int, int] | None:
+    """`120-131`, `L120-L131`, `120 to 131` or one number as lines; None for anything else."""
+    match = _RANGE.fullmatch(text.replace(",", "").strip())
+    if match is None:
         return None
-    low, high = sorted(int(value) for value in values)
+    low, high = sorted(int(value) for value in (match[1], match[2] or match[1]))
     return max(low, 1), max(high, 1)

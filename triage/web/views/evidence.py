@@ -26,6 +26,9 @@ from triage.web.logview import AROUND, ShownLine, number
 from triage.web.typed_time import typed_moment
 from triage.web.views.attempts import story_of
 
+MAX_LOGS = 200
+"""Other logs that the viewer offers."""
+
 
 @dataclass(frozen=True)
 class Lane:
@@ -50,11 +53,16 @@ def story_or_none(found: Attempt) -> Story | None:
 
 @signed_in
 def first(request: HttpRequest, pk: int) -> HttpResponse:
-    """The decisive line, or the attempt when nothing decided."""
-    story = story_or_none(attempt_or_404(pk))
-    if story is None or story.decisive is None:
-        return redirect("attempt", pk=pk)
-    return HttpResponseRedirect(f"{story.decisive.url}#L{story.decisive.line}")
+    """The decisive line, or the attempt when nothing decided; who wants to pick lines gets to a log in any case."""
+    found = attempt_or_404(pk)
+    story = story_or_none(found)
+    picking = f"?for={picked_for}" if (picked_for := _picked_for(request)) else ""
+    if story is not None and story.decisive is not None and not (picking and _is_gone(found, story.decisive)):
+        return HttpResponseRedirect(f"{story.decisive.url}{picking}#L{story.decisive.line}")
+    logs = streams.kept_logs(pk, 1) if picking else []
+    if logs:
+        return HttpResponseRedirect(reverse("stream", args=[pk, logs[0].name]) + picking)
+    return redirect("attempt", pk=pk)
 
 
 @signed_in
@@ -185,6 +193,15 @@ def raw(request: HttpRequest, pk: int, name: str) -> HttpResponseBase:
 # ---------- parts ----------
 
 
+def _picked_for(request: HttpRequest) -> str:
+    """What lines are picked for: `correction`, or nothing in particular."""
+    return "correction" if request.GET.get("for") == "correction" else ""
+
+
+def _is_gone(found: Attempt, evidence: EvidenceItem) -> bool:
+    return not found.streams.filter(name=evidence.stream_raw).exclude(blob="").exists()
+
+
 def _stream(pk: int, name: str) -> Stream:
     try:
         return streams.get_stream(pk, name)
@@ -240,17 +257,20 @@ def _line(request: HttpRequest, searched: Searched) -> int | None:
 
 def _jump(request: HttpRequest, found: Attempt, stream_: Stream) -> HttpResponse | None:
     """To the line or the moment that was typed; None when it can't be understood. Raises StreamGone."""
-    text = request.GET["jump"].strip().lstrip("Ll") or "1"
+    text = request.GET["jump"].strip()
     page = reverse("stream", args=[found.pk, stream_.name])
+    kept = {key: request.GET[key] for key in logview.KEPT if request.GET.get(key)}
     line: int | None = None
-    if text.replace(",", "").isascii() and text.replace(",", "").isdecimal() and len(text) < 16:
-        line = max(1, min(int(text.replace(",", "")), stream_.lines))
+    if (typed := logview.typed_range(text)) is not None:
+        line, last = (max(1, min(number_, stream_.lines)) for number_ in typed)
+        if last > line:
+            query = urlencode({"lines": f"{line}-{last}", **kept})
+            return HttpResponseRedirect(f"{page}?{query}#L{line}-L{last}")
     elif (moment_ := typed_moment(text, stream_.first_at, stream_.last_at, times.zone())) is not None:
         window = streams.lines_around_time(stream_, moment_, before=0, after=1)
         line = window.first if window and window.lines else None
     if not line:
         return None
-    kept = {key: request.GET[key] for key in ("q", "regex", "case", "since") if request.GET.get(key)}
     return HttpResponseRedirect(f"{page}?{urlencode({'line': line, **kept})}#L{line}")
 
 
@@ -289,10 +309,22 @@ def _viewer(
         "ruler": logview.ruler(window, here, target, searched.found),
         "search": _search_context(request, searched, target or window.first),
         "not_understood": request.GET.get("jump", ""),
+        "picked_for": _picked_for(request),
+        "logs": _logs(request, found.pk, stream_),
         "moment": moment,
         "lanes": _lanes(found, stream_, moment, story) if moment and request.GET.get("lanes") else None,
         **logview.more(request, found.pk, stream_, window),
     }
+
+
+def _logs(request: HttpRequest, pk: int, stream_: Stream) -> list[tuple[Stream, str, str]]:
+    """The attempt's logs with their names and addresses, to go to another one."""
+    kept = f"?for={picked_for}" if (picked_for := _picked_for(request)) else ""
+    return [
+        (log, printable(log.name), reverse("stream", args=[pk, log.name]) + kept)
+        for log in streams.kept_logs(pk, MAX_LOGS)
+        if log.pk != stream_.pk
+    ]
 
 
 def _search_context(request: HttpRequest, searched: Searched, line: int) -> dict[str, Any]:
@@ -303,7 +335,7 @@ def _search_context(request: HttpRequest, searched: Searched, line: int) -> dict
         "case": bool(request.GET.get("case")),
         "refused": searched.refused,
         "found": found,
-        "rest": logview.search_part(request),
+        "rest": logview.kept_part(request),
         "place": found.place(line) if found else None,
         "next": found.next(line) if found else None,
         "previous": found.previous(line) if found else None,
