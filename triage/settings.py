@@ -158,6 +158,8 @@ if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
 # --- programs that ask ------------------------------------------------------------------------------------------------
 FAULTLINE_API_RATE = env.number("FAULTLINE_API_RATE", 1200)
 """Calls a minute that one user or token may make; 0: any number."""
+FAULTLINE_SHARE_RATE = env.number("FAULTLINE_SHARE_RATE", 60)
+"""Openings of share links a minute from one address, and ten times as many of one link; 0: any number."""
 FAULTLINE_NVRX_ROOT = os.environ.get("FAULTLINE_NVRX_ROOT", "").strip()
 """Folder below which clients of an attribution service may name log files; unset: none may."""
 FAULTLINE_NVRX_OPEN = env.flag("FAULTLINE_NVRX_OPEN")

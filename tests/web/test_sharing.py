@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import secrets
+import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -13,6 +16,7 @@ from django.utils import timezone
 
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
+from triage import rates
 from triage.models import Attempt, Incident, ShareLink, ShareOpening, TimelineEvent
 from triage.services.comments import add_comment
 from triage.services.sharing import make_share, share_token
@@ -133,3 +137,54 @@ def test_only_people_who_signed_in_make_and_revoke(stranger: Client, make_attemp
     for url in (reverse("attempt-share", args=[attempt.pk]), reverse("share-revoke", args=[share.pk])):
         assert "/sign-in/" in stranger.post(url)["Location"]
     assert ShareLink.objects.filter(revoked_at=None).count() == 1
+
+
+def test_who_opens_shared_pages_too_often_waits_a_minute_and_others_do_not(
+    stranger: Client, make_attempt: MakeAttempt, ada: User, settings: Any
+) -> None:
+    settings.FAULTLINE_SHARE_RATE = 3
+    share = make_share(make_attempt(), ada)
+    here, there = f"198.51.100.{secrets.randbelow(250)}", f"203.0.113.{secrets.randbelow(250)}"
+    wait_for_a_fresh_minute()
+    statuses = [stranger.get(address(share), REMOTE_ADDR=here).status_code for _ in range(3)]
+    assert statuses == [200, 200, 200]
+    refused = stranger.get(address(share), REMOTE_ADDR=here)
+    assert refused.status_code == 429 and 0 < int(refused["Retry-After"]) <= 60
+    assert "Too many openings" in refused.content.decode() and "NVLink" not in refused.content.decode()
+    assert "noindex" in refused["X-Robots-Tag"]
+    assert stranger.get("/s/1.aaaa/", REMOTE_ADDR=here).status_code == 429, "guessing waits too"
+    assert stranger.get(address(share), REMOTE_ADDR=there).status_code == 200
+    subscriber = f"2001:db8:{secrets.randbelow(9999)}:{secrets.randbelow(9999)}"
+    answers = [stranger.get("/s/1.aaaa/", REMOTE_ADDR=f"{subscriber}::{n:x}") for n in range(4)]
+    assert [answer.status_code for answer in answers] == [404, 404, 404, 429], "a network of IPv6 is one subscriber"
+    assert sum(ShareOpening.objects.values_list("times", flat=True)) == 4, "what was refused was not opened"
+
+
+def test_one_link_has_a_limit_of_its_own_whoever_opens_it(
+    stranger: Client, make_attempt: MakeAttempt, ada: User, settings: Any
+) -> None:
+    settings.FAULTLINE_SHARE_RATE = 1
+    attempt = make_attempt()
+    share, other = make_share(attempt, ada), make_share(attempt, ada)
+    network = f"10.{secrets.randbelow(250)}.{secrets.randbelow(250)}"
+    wait_for_a_fresh_minute()
+    statuses = [stranger.get(address(share), REMOTE_ADDR=f"{network}.{n}").status_code for n in range(12)]
+    assert statuses == [200] * 10 + [429] * 2
+    assert stranger.get(address(other), REMOTE_ADDR=f"{network}.99").status_code == 200
+
+
+def test_without_the_broker_nobody_is_kept_out(
+    stranger: Client, make_attempt: MakeAttempt, ada: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.FAULTLINE_SHARE_RATE = 1
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    monkeypatch.setattr(rates, "_broker", rates._broker.__wrapped__)
+    share = make_share(make_attempt(), ada)
+    assert [stranger.get(address(share)).status_code for _ in range(3)] == [200, 200, 200]
+
+
+def wait_for_a_fresh_minute() -> None:
+    """Near the end of a minute of the clock the count would begin again in the middle of a test."""
+    left = 60 - time.time() % 60
+    if left < 10:
+        time.sleep(left + 0.1)

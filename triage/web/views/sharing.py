@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from django.conf import settings
@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from triage import words
 from triage.models import Attempt, Incident, ShareLink
+from triage.rates import counted
 from triage.selectors import attempts as select
 from triage.selectors.incidents import incident_detail, ordered_parts
 from triage.selectors.shared import plain_title, shared_attempt, shared_incident
@@ -24,6 +25,9 @@ from triage.web.htmx import signed_in
 from triage.web.incident_report import attempt_summary, incident_summary
 from triage.web.views.attempts import story_of
 from triage.web.views.incidents import incident_or_404
+
+LINK_RATE = 10
+"""So many times as often as one address may one link be opened, by all who have it."""
 
 
 @signed_in
@@ -102,12 +106,19 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_GET
 def shared(request: HttpRequest, token: str) -> HttpResponse:
-    """What a link shows. No sign-in, no names, no way to anything else."""
+    """What a link shows. No sign-in, no names, no way to anything else. Who asks too often waits, also for links that
+    never were: addresses can't be guessed.
+    """
+    address = _address(request)
+    if (left := _too_often(f"share:{_network(address)}", 1)) is not None:
+        return _wait(request, left)
     share = sharing.find_share(token)
     if share is None:
         return _private(render(request, "share/ended.html", {"share": None}, status=404))
     if not sharing.is_open(share):
         return _private(render(request, "share/ended.html", {"share": share}, status=410))
+    if (left := _too_often(f"share-link:{share.pk}", LINK_RATE)) is not None:
+        return _wait(request, left)
     try:
         if share.incident_id is not None:
             template, context = "share/incident.html", _incident(share.incident_id)
@@ -115,8 +126,22 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
             template, context = "share/attempt.html", _attempt(share.attempt_id or 0)
     except (Attempt.DoesNotExist, Incident.DoesNotExist):
         return _private(render(request, "share/ended.html", {"share": None}, status=404))
-    sharing.record_opening(share, address=_address(request), browser=request.headers.get("User-Agent", ""))
+    sharing.record_opening(share, address=address, browser=request.headers.get("User-Agent", ""))
     return _private(render(request, template, {"share": share, **context}))
+
+
+def _too_often(who: str, factor: int) -> float | None:
+    """Seconds to wait; None when nobody has to."""
+    limit = settings.FAULTLINE_SHARE_RATE * factor
+    now = counted(who) if limit else None
+    return now.left if now is not None and now.times > limit else None
+
+
+def _wait(request: HttpRequest, left: float) -> HttpResponse:
+    seconds = int(left) + 1
+    answer = render(request, "share/ended.html", {"share": None, "wait": seconds}, status=429)
+    answer.headers["Retry-After"] = str(seconds)
+    return _private(answer)
 
 
 def _private(answer: HttpResponse) -> HttpResponse:
@@ -134,6 +159,14 @@ def _address(request: HttpRequest) -> str | None:
         return str(ip_address(address))
     except ValueError:
         return None
+
+
+def _network(address: str | None) -> str:
+    """Whose openings count together: an address, of IPv6 the network that one subscriber has."""
+    if address is None or ":" not in address:
+        return address or "unknown"
+    without_scope = address.partition("%")[0]
+    return str(ip_network(f"{without_scope}/64", strict=False).network_address)
 
 
 def _attempt(pk: int) -> dict[str, Any]:
