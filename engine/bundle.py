@@ -27,6 +27,7 @@ from engine.lines import printable
 from engine.manifest import MAX_MANIFEST, one_line, parse_attempt, short
 from engine.manifest import BundleError as BundleError
 from engine.model import Attempt, Source, SourceReport, Stream
+from engine.names import short_names
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".zip")
 _FOLDERS = {
@@ -311,11 +312,13 @@ def place_of(name: str, source: Source, nodes: Sequence[str]) -> tuple[str | Non
 
 def match_node(text: str, nodes: Sequence[str]) -> str | None:
     """The node that `text` names, with or without its domain; the longest name wins."""
-    best: str | None = None
-    for node in nodes:
-        for form in {node, node.split(".", 1)[0]}:
-            if re.search(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9]|-\d)", text) and (
-                best is None or len(node) > len(best)
-            ):
-                best = node
-    return best
+    forms = {node: [node] for node in nodes}
+    for head, node in short_names(nodes).items():
+        forms[node].append(node[: len(head)])
+    named = [node for node in nodes if any(_stands_in(form, text) for form in forms[node])]
+    return max(named, key=len, default=None)
+
+
+def _stands_in(name: str, text: str) -> bool:
+    """As a whole word, with nothing after it that makes it another name."""
+    return re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9]|-\d)", text) is not None

@@ -12,6 +12,7 @@ import hostlist
 from engine.facts import Fact
 from engine.lines import Line, whole
 from engine.model import Attempt, Stream
+from engine.names import NodeNames
 from engine.scan import Hit
 
 _PCI = re.compile(
@@ -47,13 +48,12 @@ class Places:
 
     def __init__(self, attempt: Attempt, streams: Sequence[Stream]) -> None:
         self.attempt = attempt
-        self._by_short = {node.split(".", 1)[0].lower(): node for node in attempt.nodes}
-        self._by_name = {node.lower(): node for node in attempt.nodes}
+        self._names = NodeNames(attempt.nodes)
         own = _NUMBER.match(attempt.workload.id)
         self.jobs: set[str] = {own[0]} if own else set()
         """Numbers by which the scheduler's lines call this job."""
         self.pods: dict[str, str] = {}
-        self.ips: dict[str, str] = {}
+        self.ips: dict[str, str] = dict(self._names.addresses)
         self.ranks: dict[int, str] = {}
         self.gpus: dict[int, str] = {}
         """rank -> PCI bus id of its GPU"""
@@ -67,10 +67,7 @@ class Places:
 
     def known(self, host: str | None) -> str | None:
         """The allocated node that `host` names, with or without domain; None when it is not one of the job."""
-        if not host:
-            return None
-        host = host.strip("[]").lower()
-        return self._by_name.get(host) or self._by_short.get(host.split(".", 1)[0])
+        return self._names.known(host) if host else None
 
     def learn_rank(self, rank: int, node: str) -> None:
         known = self.known(node)

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from engine.model import Source
+from engine.names import NodeNames
 
 
 class FileKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,4 +72,4 @@ def _node_in(base: str, nodes: Sequence[str]) -> str | None:
 
 def _as_node(host: str, nodes: Sequence[str]) -> str:
     """A host name as the scheduler writes it, with or without its domain."""
-    return next((node for node in nodes if node == host or node.split(".")[0] == host.split(".")[0]), host)
+    return NodeNames(nodes).known(host) or host

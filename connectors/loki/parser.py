@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from engine.names import NodeNames
+
 NODE_LABELS = (
     "node", "node_name", "nodename", "hostname", "host", "host_name", "k8s_node_name", "kubernetes_node", "instance",
 )  # fmt: skip
@@ -81,7 +83,7 @@ class Places:
     """Labels -> Place, with the nodes as the scheduler writes them."""
 
     def __init__(self, nodes: Sequence[str], split_by: Sequence[str]) -> None:
-        self._nodes = {form: node for node in nodes for form in (node.split(".", 1)[0], node)}
+        self._nodes = NodeNames(nodes)
         self._split_by = tuple(split_by)
         self.relevant = {*NODE_LABELS, *POD_LABELS, *RANK_LABELS, *split_by}
 
@@ -102,7 +104,7 @@ class Places:
             host = value.rsplit(":", 1)[0] if value.rpartition(":")[2].isdigit() else value
             if not host:
                 continue
-            known = self._nodes.get(host) or self._nodes.get(host.split(".", 1)[0])
+            known = self._nodes.known(host)
             if known:
                 return known
             first = first or host
