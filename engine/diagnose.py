@@ -13,7 +13,16 @@ from engine import causality, collective, outcome, pace, refute, series, shared,
 from engine.clock import StreamClock
 from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
-from engine.findings import Placed, Window, attempt_window, group, lapse_healed, lapse_persistent, place
+from engine.findings import (
+    Placed,
+    Window,
+    attempt_window,
+    blame_the_checked,
+    group,
+    lapse_healed,
+    lapse_persistent,
+    place,
+)
 from engine.lines import Line
 from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream
 from engine.origin import Places
@@ -77,6 +86,7 @@ def diagnose(
         [*dumps.facts, *mismatch, *missing.facts, *preparing, *stacks.elsewhere(read.scans)], read, scanner, clocks
     )
     placed += _slowdown(progress)
+    blame_the_checked(placed)
     lapse_persistent(placed, window)
     trouble = refute.trouble_began(placed, progress, window)
     lapse_healed(placed, trouble, progress.last_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterable
 
@@ -194,6 +195,35 @@ def _aside(placed: Placed, places: Places, window: Window) -> str | None:
     if could_cause and window.end is not None and placed.at - placed.elapsed > window.end + SLACK_CAUSE:
         return "it happened after the attempt had ended"
     return None
+
+
+def blame_the_checked(placed: list[Placed]) -> None:
+    """What was repeated elsewhere to check it (`checks`) speaks for the place it was first seen at, not for the checker.
+
+    That place is told by the latest earlier line about the same rank, before all others by one that names a node
+    itself. Without such a line nobody is to blame.
+    """
+    for one in placed:
+        if not one.rule.checks:
+            continue
+        seen = [
+            p
+            for p in placed
+            if any(fnmatch.fnmatchcase(p.rule.id, pattern) for pattern in one.rule.checks)
+            and p.node
+            and (one.at is None or p.at is None or p.at <= one.at)
+            and (one.rank is None or p.rank in (None, one.rank) or _names_only_a_node(p))
+        ]
+        named = [p for p in seen if "node" in p.hit.captures] or seen
+        if one.rank is None and len({p.node for p in named}) > 1:
+            named = []
+        found = max(named, key=lambda p: (p.at if p.at is not None else float("-inf"), *p.order()[1:]), default=None)
+        one.node, one.device = (found.node, found.device) if found else (None, None)
+
+
+def _names_only_a_node(placed: Placed) -> bool:
+    """Any rank may say it of that node."""
+    return "node" in placed.hit.captures and "rank" not in placed.hit.captures
 
 
 def lapse_persistent(placed: list[Placed], window: Window) -> None:

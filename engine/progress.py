@@ -56,11 +56,15 @@ class Progress(msgspec.Struct):
         return self.last.at if self.last else None
 
     def stopped_at(self, window: Window) -> float | None:
-        """When progress stopped, where that can be said: by the last line's time, else by adding up the iterations."""
+        """When progress stopped, where that can be said: by the last line's time, else by adding up the iterations.
+
+        A sum that ends before a time stamp above the last line left something out: then the stamp counts.
+        """
         if self.is_exact:
             return self.last_at
         if self.steps and window.start is not None and not any(step.mark.exact for step in self.steps):
-            return _added_up(self.steps, window.start)
+            added = _added_up(self.steps, window.start)
+            return added if added is None or self.last_at is None else max(added, self.last_at)
         return None
 
     @property

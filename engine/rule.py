@@ -57,6 +57,7 @@ class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     domain: str | None = None
     sub_domain: str | None = None
     blames: Literal["node", "peer", "none"] | None = None
+    checks: tuple[str, ...] | None = None
     explains: tuple[str, ...] | None = None
     needs: tuple[str, ...] | None = None
     scope: Literal["device", "node", "peers", "job"] | None = None
@@ -125,6 +126,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     domain: str | None
     sub_domain: str | None
     blames: str
+    checks: tuple[str, ...]
+    """Rules whose finding the line repeated somewhere else: node and device are theirs, its own is the healthy one."""
     explains: tuple[str, ...]
     needs: tuple[str, ...]
     scope: str
@@ -271,6 +274,7 @@ def build_rule(parts: dict[str, Any], status: str) -> Rule:
         domain=domain,
         sub_domain=sub_domain,
         blames=blames,
+        checks=tuple(parts.get("checks") or ()),
         explains=tuple(parts.get("explains") or ()),
         needs=tuple(parts.get("needs") or ()),
         scope=parts.get("scope") or "job",
