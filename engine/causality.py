@@ -270,7 +270,7 @@ def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
     for one in roots:
         if one is first or id(one.finding) in together:
             continue
-        gap = None if one.finding.onset is None else one.finding.onset - (first.finding.onset or 0.0)
+        gap = _gap(first.finding, one.finding)
         where = place_of(one.finding)
         reach = TIED_LOOSE if where and at and loose.intersection((where, at)) else TIED
         if gap is None or gap > reach or (where == at and gap > SAME_CLOCK):
@@ -284,6 +284,17 @@ def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
             same_place = [r for r in better if where is None or place_of(r.finding) == where]
             if rank_class(one.finding) > best and same_place:
                 one.later_than = same_place[0].finding
+
+
+def _gap(first: Finding, other: Finding) -> float | None:
+    """Seconds by which `other` certainly began later. A rule's `delay` only bounds how long before its line a fault
+    may have begun: on another node, a fault before that line is not later for certain.
+    """
+    if other.onset is None or first.first is None or first.onset is None:
+        return None
+    here, there = place_of(first), place_of(other)
+    elsewhere = here is not None and there is not None and here != there
+    return other.onset - (first.latest if elsewhere else first.onset)
 
 
 def _settle(choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[Finding]) -> None:

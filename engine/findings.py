@@ -97,6 +97,12 @@ class Finding(msgspec.Struct):
         return None if self.first is None else self.first - max(self.elapsed, 0.0)
 
     @property
+    def latest(self) -> float:
+        """When the trouble began at the latest: at its first line, or as long before as that line itself tells."""
+        first = min(self.placed, key=Placed.order)
+        return (self.first or 0.0) - elapsed_of(first.hit.captures)
+
+    @property
     def key(self) -> tuple[str, str, str, str]:
         return (self.rule.id, self.node or "", self.device or "", self.detail)
 

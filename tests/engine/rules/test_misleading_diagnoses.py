@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import Diagnosis
 from engine.ruleset import Ruleset, load_ruleset
 from tests.engine.rules.test_cluster_diagnoses import told, verdict
 
@@ -50,3 +49,24 @@ def test_a_checker_alone_accuses_nobody(ruleset: Ruleset) -> None:
 def test_another_rank_s_unexpected_result_does_not_tell_which_gpu_was_checked(ruleset: Ruleset) -> None:
     other = f"[rank1]: ERROR:{RERUN}Unexpected result inf on rank 1 at iteration #40 invocation #1 (message='inf')"
     assert verdict(told(ruleset, app=[(1100.0, other), (1790.0, f"[rank2]: {PERSISTENT}")])) == ("hardware/gpu", ())
+
+
+# --- two faults that nothing orders
+
+
+ECC = (
+    "NVRM: Xid (PCI:0000:3a:00): 48, pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been "
+    "detected on GPU in the framebuffer at partition 9, subpartition 1."
+)
+DISK = "nvme nvme3: Disabling device after reset failure: -19"
+
+
+def test_a_fault_that_may_be_older_than_its_line_is_not_thereby_the_first(ruleset: Ruleset) -> None:
+    found = told(ruleset, syslog={"node-01": [(1201.5, ECC)], "node-04": [(1201.0, DISK)]})
+    assert verdict(found) == ("unattributed/ambiguous", ())
+    assert "node-01" in found.title and "node-04" in found.title
+
+
+def test_what_came_clearly_after_the_line_of_another_node_s_fault_is_not_its_rival(ruleset: Ruleset) -> None:
+    found = told(ruleset, syslog={"node-01": [(1290.0, ECC)], "node-04": [(1201.0, DISK)]})
+    assert verdict(found) == ("storage/local_disk", ("node-04",))
