@@ -204,7 +204,7 @@ def _aside(placed: Placed, places: Places, window: Window) -> str | None:
 
 
 def blame_the_checked(placed: list[Placed]) -> None:
-    """What was repeated elsewhere to check it (`checks`) speaks for the place it was first seen at, not for the checker.
+    """What was repeated elsewhere to check it (`checks`) speaks for where it was first seen, not for the checker.
 
     That place is told by the latest earlier line about the same rank, before all others by one that names a node
     itself. Without such a line nobody is to blame.

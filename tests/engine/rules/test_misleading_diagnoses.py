@@ -21,12 +21,16 @@ PERSISTENT = f"ERROR:{RERUN}Rank 2, node node-04, device 0, iteration #118: Poss
 
 
 def test_the_node_that_repeated_a_step_is_not_the_one_that_failed_it(ruleset: Ruleset) -> None:
+    at = f"node-03: ERROR:{RERUN}"
+    again = (
+        "First rerun: unexpected result is reproducible within the tolerance (nan = nan). Need to rerun on a different "
+        "GPU to verify correctness"
+    )
     app = [
-        (1201.0, f"node-03: ERROR:{RERUN}Unexpected result nan on rank 2 at iteration #118 invocation #1 (message='nan')"),
-        (1202.0, f"node-03: ERROR:{RERUN}Rank 2, node node-03, device 0, iteration #118: First rerun: unexpected result is "
-         "reproducible within the tolerance (nan = nan). Need to rerun on a different GPU to verify correctness"),
+        (1201.0, f"{at}Unexpected result nan on rank 2 at iteration #118 invocation #1 (message='loss is NaN')"),
+        (1202.0, f"{at}Rank 2, node node-03, device 0, iteration #118: {again}"),
         (1790.0, f"node-04: {PERSISTENT}"),
-    ]  # fmt: skip
+    ]
     found = told(ruleset, app=app)
     assert verdict(found) == ("hardware/gpu", ("node-03",))
     assert "node-04" not in found.recommendation.exclude_nodes
