@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from engine import causality, collective, outcome, pace, refute, series, shared, stacks, story
+from engine import causality, collective, firewall, outcome, pace, refute, series, shared, stacks, story
 from engine.clock import StreamClock
 from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
@@ -82,9 +82,10 @@ def diagnose(
     missing = collective.who_is_missing(placed, dumps, places, streams)
     mismatch = [] if dumps.dumps else collective.watchdog_mismatch(placed)
     preparing = [] if progress.steps else collective.still_preparing(placed)
-    placed += _concluded(
-        [*dumps.facts, *mismatch, *missing.facts, *preparing, *stacks.elsewhere(read.scans)], read, scanner, clocks
-    )
+    stuck = stacks.elsewhere(read.scans)
+    refused = firewall.turned_away(placed, places)
+    facts = [*dumps.facts, *mismatch, *missing.facts, *preparing, *stuck, *refused]
+    placed += _concluded(facts, read, scanner, clocks)
     placed += _slowdown(progress)
     blame_the_checked(placed)
     lapse_persistent(placed, window)
