@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -33,6 +34,14 @@ def number(name: str, default: int) -> int:
         return int(value)
     except ValueError:
         raise SettingError(f"{name}: {value!r} is not a whole number") from None
+
+
+def one_of(name: str, default: str, known: Sequence[str]) -> str:
+    """A variable that has one of a few values."""
+    value = os.environ.get(name, "").strip() or default
+    if value not in known:
+        raise SettingError(f"{name}: {value!r} is not one of {', '.join(known)}")
+    return value
 
 
 def database(url: str) -> dict[str, Any]:

@@ -37,6 +37,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "triage.access.middleware.SightMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "triage.middleware.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -191,6 +192,11 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+AUTHENTICATION_BACKENDS = ["triage.access.viewer.Backend"]
+FAULTLINE_DEFAULT_ROLE = env.one_of(
+    "FAULTLINE_DEFAULT_ROLE", "responder", ("viewer", "responder", "rule_author", "admin")
+)
+"""Of people without a role of their own: viewer, responder, rule_author or admin."""
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"

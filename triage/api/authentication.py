@@ -10,6 +10,8 @@ from rest_framework import authentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from triage.access.sight import look_as
+from triage.access.viewer import viewer_of
 from triage.services.tokens import find_token
 
 
@@ -28,6 +30,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         token = find_token(secret)
         if token is None:
             raise AuthenticationFailed("The token is not valid: unknown, expired or revoked.")
+        look_as(viewer_of(token.user).sight)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

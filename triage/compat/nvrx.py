@@ -19,6 +19,8 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from triage.access.sight import EVERYTHING, look_as
+from triage.access.viewer import viewer_of
 from triage.api.authentication import TokenAuthentication
 from triage.compat.answers import in_words, pending, result_of
 from triage.models import Attempt, Scope, SubmittedCycle, SubmittedLog, TriageState
@@ -46,13 +48,16 @@ _MAX_LISTED = 10_000
 
 
 class KnownClient(BasePermission):
-    """A token that may send and read; none where the installation says that its network is trusted."""
+    """A token of a user who sees everything, that may send and read; none where the network is said to be trusted."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        if settings.FAULTLINE_NVRX_OPEN:
-            return True
-        scopes = set(getattr(request.auth, "scopes", ()))
-        return bool({Scope.INGEST, Scope.READ} <= scopes)
+        if not settings.FAULTLINE_NVRX_OPEN:
+            scopes = set(getattr(request.auth, "scopes", ()))
+            # any file below the root can be named, of whichever team
+            if not {Scope.INGEST, Scope.READ} <= scopes or not viewer_of(request.user).sight.everything:
+                return False
+        look_as(EVERYTHING)
+        return True
 
 
 class NvrxView(APIView):

@@ -27,6 +27,7 @@ from triage.models.outbox import (
     News,
     Route,
 )
+from triage.models.person import Person, TeamReach
 from triage.models.saved_view import Audience, DefaultView, SavedView
 from triage.models.share import ShareLink, ShareOpening
 from triage.models.stream import Stream
@@ -65,6 +66,7 @@ __all__ = [
     "NotTheSame",
     "Notification",
     "Observation",
+    "Person",
     "Recollection",
     "Route",
     "RunningAttempt",
@@ -77,6 +79,7 @@ __all__ = [
     "Stream",
     "SubmittedCycle",
     "SubmittedLog",
+    "TeamReach",
     "Ticket",
     "TimelineEvent",
     "TriageState",

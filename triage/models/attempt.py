@@ -9,6 +9,7 @@ from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
 from django.db.models.functions import Cast, Coalesce, Extract, Greatest
 
+from triage.access.managers import Seen
 from triage.models.cluster import Cluster
 from triage.models.workload import Workload
 
@@ -145,6 +146,8 @@ class Attempt(models.Model):
     triage_heartbeat_at = models.DateTimeField(null=True, blank=True)
     triage_finished_at = models.DateTimeField(null=True, blank=True)
     triage_lease = models.UUIDField(null=True, blank=True, help_text="Names the worker that diagnoses right now.")
+
+    objects = Seen()
 
     class Meta:
         ordering = ["-sort_at", "-id"]

@@ -2,6 +2,8 @@
 
 from django.db import models
 
+from triage.access.managers import Seen
+
 
 class Cluster(models.Model):
     """Named once, by the first attempt that names it or by an operator."""
@@ -13,6 +15,8 @@ class Cluster(models.Model):
         max_length=64, default="UTC", help_text="IANA name; the zone of log lines without one."
     )
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = Seen()
 
     class Meta:
         ordering = ["name"]

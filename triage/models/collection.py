@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 
 
@@ -37,6 +38,8 @@ class Collection(models.Model):
     bytes_done = models.PositiveBigIntegerField(default=0)
     reports = models.JSONField(default=list, help_text="connectors.base.CollectionReport, one a source.")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = Seen()
 
     class Meta:
         ordering = ["id"]

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 from triage.models.incident import Incident
 
@@ -28,6 +29,8 @@ class Comment(models.Model):
     edited_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
 
+    objects = Seen()
+
     class Meta:
         ordering = ["created_at", "id"]
         constraints = [
@@ -49,6 +52,8 @@ class CommentRevision(models.Model):
     text = models.TextField()
     until = models.DateTimeField(auto_now_add=True)
 
+    objects = Seen()
+
     class Meta:
         ordering = ["id"]
 
@@ -67,6 +72,8 @@ class Notification(models.Model):
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     read_at = models.DateTimeField(null=True, blank=True)
+
+    objects = Seen()
 
     class Meta:
         ordering = ["-created_at", "-id"]

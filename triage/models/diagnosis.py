@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import models
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 
 
@@ -39,6 +40,8 @@ class Diagnosis(models.Model):
     engine_version = models.CharField(max_length=40)
     evidence_hash = models.CharField(max_length=64, help_text="SHA-256 over facts, streams and what was missing.")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = Seen()
 
     class Meta:
         ordering = ["-created_at", "-id"]
@@ -76,6 +79,8 @@ class DiagnosisNode(models.Model):
     node = models.CharField(max_length=253)
     role = models.CharField(max_length=16, choices=NodeRole)
     first_at = models.DateTimeField(null=True, blank=True)
+
+    objects = Seen()
 
     class Meta:
         ordering = ["id"]

@@ -3,6 +3,7 @@
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 
 
@@ -17,6 +18,8 @@ class Discovery(models.Model):
     last_run_at = models.DateTimeField(null=True, blank=True)
     last_error = models.CharField(max_length=1000, blank=True)
     last_found = models.PositiveIntegerField(default=0, help_text="Attempts that the last search told of.")
+
+    objects = Seen()
 
     class Meta:
         verbose_name_plural = "discoveries"
@@ -39,6 +42,8 @@ class RunningAttempt(models.Model):
     look_at = models.DateTimeField(help_text="When it is looked at next.")
     outcome = models.CharField(max_length=32, blank=True, help_text="Of the last look.")
 
+    objects = Seen()
+
     class Meta:
         ordering = ["look_at", "id"]
         constraints = [
@@ -57,6 +62,8 @@ class Recollection(models.Model):
     due_at = models.DateTimeField(null=True, blank=True, help_text="Empty: not any more.")
     rounds = models.PositiveSmallIntegerField(default=0, help_text="How often they were asked again.")
     delay = models.FloatField(default=900.0, help_text="Seconds, of the cluster's configuration.")
+
+    objects = Seen()
 
     class Meta:
         indexes = [
@@ -80,6 +87,8 @@ class SightedObject(models.Model):
     object = models.JSONField(default=dict)
     seen_at = models.DateTimeField()
     deleted = models.BooleanField(default=False)
+
+    objects = Seen()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "kind", "uid"], name="sighting_identity")]

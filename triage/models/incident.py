@@ -7,6 +7,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 
 USER = settings.AUTH_USER_MODEL
@@ -54,6 +55,12 @@ class Incident(models.Model):
     )
     split_from = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="splits")
 
+    places = ArrayField(
+        models.TextField(),
+        default=list,
+        editable=False,
+        help_text="Cluster's id/queue of each attempt that ever was in it: who sees it. Kept by the database itself.",
+    )
     attempts_count = models.PositiveIntegerField(default=0)
     nodes = ArrayField(
         models.CharField(max_length=253), default=list, blank=True, help_text="Blamed most often, at most three."
@@ -63,6 +70,8 @@ class Incident(models.Model):
     first_at = models.DateTimeField(null=True, blank=True, help_text="End of its first attempt.")
     last_at = models.DateTimeField(null=True, blank=True, help_text="End of its last attempt.")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = Seen()
 
     class Meta:
         ordering = ["-last_at", "-id"]
@@ -96,6 +105,8 @@ class IncidentKey(models.Model):
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="keys")
     created_at = models.DateTimeField(auto_now_add=True)
 
+    objects = Seen()
+
     def __str__(self) -> str:
         return self.key
 
@@ -113,6 +124,11 @@ class Membership(models.Model):
     by_hand = models.BooleanField(default=False, help_text="A person split it off; its fingerprint no longer counts.")
     joined_at = models.DateTimeField(auto_now_add=True)
 
+    objects = Seen()
+
+    class Meta:
+        base_manager_name = "objects"  # so that `attempt.membership` too is only there for who sees the incident
+
     def __str__(self) -> str:
         return f"{self.attempt_id} in {self.incident_id}"
 
@@ -126,6 +142,8 @@ class Ticket(models.Model):
     note = models.CharField(max_length=300, blank=True)
     by = models.ForeignKey(USER, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = Seen()
 
     class Meta:
         ordering = ["id"]
@@ -142,6 +160,8 @@ class NotTheSame(models.Model):
     high = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="+")
     by = models.ForeignKey(USER, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = Seen()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["low", "high"], name="not_the_same_once")]

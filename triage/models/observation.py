@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 
 
@@ -20,6 +21,8 @@ class Observation(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField(auto_now=True)
     pruned_at = models.DateTimeField(null=True, blank=True, help_text="Takes no more parts since then.")
+
+    objects = Seen()
 
     class Meta:
         ordering = ["name"]
@@ -45,6 +48,8 @@ class SubmittedLog(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     asked_at = models.DateTimeField(null=True, blank=True, help_text="When its result was last asked for.")
 
+    objects = Seen()
+
     class Meta:
         ordering = ["id"]
 
@@ -61,6 +66,8 @@ class SubmittedCycle(models.Model):
     )
     index = models.PositiveIntegerField(help_text="Its place within the file, from 0.")
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="+")
+
+    objects = Seen()
 
     class Meta:
         ordering = ["file", "index"]

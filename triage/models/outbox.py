@@ -7,6 +7,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Now
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 from triage.models.incident import Incident, Severity
 from triage.models.timeline import TimelineEvent
@@ -45,6 +46,8 @@ class Channel(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField(auto_now=True)
 
+    objects = Seen()
+
     class Meta:
         ordering = ["name"]
 
@@ -72,6 +75,8 @@ class Route(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField(auto_now=True)
 
+    objects = Seen()
+
     class Meta:
         ordering = ["name"]
 
@@ -83,6 +88,8 @@ class Announcement(models.Model):
     """An event that some route may want; removed once the deliveries for it are made."""
 
     event = models.OneToOneField(TimelineEvent, on_delete=models.CASCADE, related_name="+")
+
+    objects = Seen()
 
     def __str__(self) -> str:
         return f"of event {self.event_id}"
@@ -125,6 +132,8 @@ class Delivery(models.Model):
     receipt = models.CharField(max_length=500, blank=True, help_text="The receiver's name for the message.")
     created_at = models.DateTimeField(db_default=Now())
     sent_at = models.DateTimeField(null=True, blank=True)
+
+    objects = Seen()
 
     class Meta:
         ordering = ["-id"]

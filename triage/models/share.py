@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 from triage.models.incident import Incident
 
@@ -23,6 +24,8 @@ class ShareLink(models.Model):
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     revoked_by = models.ForeignKey(USER, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+
+    objects = Seen()
 
     class Meta:
         ordering = ["-created_at", "-id"]
@@ -48,6 +51,8 @@ class ShareOpening(models.Model):
     times = models.PositiveIntegerField(default=1)
     first_at = models.DateTimeField(auto_now_add=True)
     last_at = models.DateTimeField(auto_now=True)
+
+    objects = Seen()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["share", "reader"], name="opening_by_reader")]

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 from triage.models.collection import Collection
 
@@ -25,6 +26,8 @@ class Stream(models.Model):
     sha256 = models.CharField(max_length=64, help_text="Of the stored (masked) bytes.")
     blob = models.CharField(max_length=200, blank=True, help_text="Key in the blob store; empty once pruned.")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = Seen()
 
     class Meta:
         ordering = ["source", "name"]

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 from triage.models.cluster import Cluster
 from triage.models.incident import Incident
@@ -82,6 +83,8 @@ class TimelineEvent(models.Model):
     happened_at = models.DateTimeField(default=timezone.now)
     recorded_at = models.DateTimeField(auto_now_add=True)
     payload = models.JSONField(default=dict)
+
+    objects = Seen()
 
     class Meta:
         ordering = ["happened_at", "id"]

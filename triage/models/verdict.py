@@ -6,6 +6,7 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from triage.access.managers import Seen
 from triage.models.attempt import Attempt
 from triage.models.diagnosis import Diagnosis
 
@@ -52,6 +53,8 @@ class Verdict(models.Model):
     ended_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
+
+    objects = Seen()
 
     class Meta:
         ordering = ["-created_at", "-id"]

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from triage.access.managers import Seen
 from triage.models.cluster import Cluster
 
 
@@ -15,6 +16,8 @@ class Workload(models.Model):
     user = models.CharField(max_length=253, blank=True)
     queue = models.CharField(max_length=253, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = Seen()
 
     class Meta:
         constraints = [

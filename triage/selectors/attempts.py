@@ -13,9 +13,9 @@ from datetime import datetime
 from enum import StrEnum
 from math import isfinite
 
-from django.db import connection
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Count, Prefetch, Q, QuerySet, prefetch_related_objects
 
+from triage.access.sql import rows_over
 from triage.models import (
     Attempt,
     Collection,
@@ -137,12 +137,11 @@ def attempt_rows(ids: Iterable[int]) -> list[Attempt]:
 
 
 def export_rows(narrowed: AttemptFilter, order: Order = Order.NEWEST) -> Iterator[Attempt]:
-    """Every matching attempt with what a row shows, read from the database bit by bit. One query."""
+    """Every matching attempt with what a row shows, read from the database bit by bit."""
     column, sign = _ORDERS[order]
-    rows = filtered_attempts(narrowed).select_related(
-        "workload", "cluster", "diagnosis", "verdict__by", "membership__incident__assignee"
-    )
-    rows = rows.defer("diagnosis__contract", "search").order_by(f"{sign}{column}", f"{sign}id")
+    rows = filtered_attempts(narrowed).select_related("workload", "cluster", "diagnosis", "verdict__by")
+    rows = rows.prefetch_related(_incident()).defer("diagnosis__contract", "search")
+    rows = rows.order_by(f"{sign}{column}", f"{sign}id")
     return rows.iterator(chunk_size=1000)
 
 
@@ -158,16 +157,11 @@ def count_attempts(narrowed: AttemptFilter | None = None) -> int:
 
 def count_each(lists: Sequence[AttemptFilter], limit: int) -> list[int]:
     """How many attempts match each filter, counted up to `limit`. One query, which stops each count at its limit."""
-    parts, params = [], []
-    for number, narrowed in enumerate(lists):
-        found, values = filtered_attempts(narrowed).values("pk")[:limit].query.sql_with_params()
-        parts.append(f"SELECT {number}, count(*) FROM ({found}) found")
-        params += values
-    if not parts:
+    if not lists:
         return []
-    with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(parts), params)
-        counted = dict(cursor.fetchall())
+    queries = [filtered_attempts(narrowed).values("pk")[:limit] for narrowed in lists]
+    parts = [f"SELECT {number}, count(*) FROM ({{{number}}}) found" for number in range(len(queries))]
+    counted = dict(rows_over(" UNION ALL ".join(parts), queries))
     return [counted[number] for number in range(len(lists))]
 
 
@@ -178,19 +172,18 @@ def count_newer(narrowed: AttemptFilter, newest: Attempt) -> int:
 
 
 def get_attempt(attempt_id: int) -> Attempt:
-    """One attempt with workload, cluster, current diagnosis, the standing verdict and its incident.
+    """One attempt with workload, cluster, current diagnosis and the standing verdict.
 
     Raises Attempt.DoesNotExist.
     """
-    rows = Attempt.objects.select_related(
-        "workload", "cluster", "diagnosis", "verdict__by", "verdict__diagnosis", "membership__incident"
-    )
+    rows = Attempt.objects.select_related("workload", "cluster", "diagnosis", "verdict__by", "verdict__diagnosis")
     return rows.defer("verdict__diagnosis__contract").get(pk=attempt_id)
 
 
 def attempt_detail(attempt_id: int) -> AttemptDetail:
     """All that the page of an attempt shows. Raises Attempt.DoesNotExist."""
     attempt = get_attempt(attempt_id)
+    prefetch_related_objects([attempt], _incident())
     siblings = (
         Attempt.objects.filter(workload=attempt.workload_id)
         .select_related("workload", "diagnosis", "verdict")
@@ -214,6 +207,11 @@ def triage_counts() -> dict[str, int]:
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _incident() -> Prefetch:
+    """The incident of each attempt, with who has it. Never by a join: not everybody who sees an attempt sees it."""
+    return Prefetch("membership", queryset=Membership.objects.select_related("incident__assignee"))
 
 
 @dataclass(frozen=True)
@@ -264,5 +262,5 @@ def _with_row_data(query: QuerySet[Attempt]) -> QuerySet[Attempt]:
     return rows.prefetch_related(
         Prefetch("diagnosis__nodes", queryset=named, to_attr="blamed"),
         Prefetch("verdict", queryset=Verdict.objects.select_related("by")),
-        Prefetch("membership", queryset=Membership.objects.select_related("incident__assignee")),
+        _incident(),
     )

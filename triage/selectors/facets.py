@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db import connection
 from django.db.models import BooleanField, Count, ExpressionWrapper, Func, Q, Sum
 
 from engine.model import Outcome
+from triage.access.sql import rows_over
 from triage.models import Cluster, VerdictStatus
 from triage.selectors.filters import NO_NODE, AttemptFilter, filtered_attempts, matches
 
@@ -165,22 +165,19 @@ def _in_one_scan(narrowed: AttemptFilter, top: int) -> Read:
         of_node=_as_value(matches(narrowed, "node")),
     )
     taken = (*COLUMNS.values(), "user", "blames", "blamed_nodes", "lost_gpu_hours", "of_columns", "of_user", "of_node")
-    found, params = query.values(*taken).query.sql_with_params()
     sql = _ONE_SCAN.format(
-        found=found,
+        found="{0}",
         columns=", ".join(COLUMNS.values()),
         empty=", ".join("NULL::bigint" if name == "cluster" else "''" for name in COLUMNS.values()),
     )
     named = (narrowed.user, narrowed.node)
     limits = [part for values in named for part in (list(values), top + 1 + len(values))]
     groups, users, nodes = [], [], []
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [*params, *limits])
-        for part, name, *row in cursor.fetchall():
-            if part == 0:
-                groups.append(row)
-            else:
-                (users if part == 1 else nodes).append((name, row[-1]))
+    for part, name, *row in rows_over(sql, [query.values(*taken)], limits):
+        if part == 0:
+            groups.append(row)
+        else:
+            (users if part == 1 else nodes).append((name, row[-1]))
     return groups, users, nodes
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.http import QueryDict
 from django.utils.dateparse import parse_datetime
 
-from triage.models import Attempt, Cluster, Workload
+from triage.models import Attempt, Cluster, Membership, Workload
 from triage.models.attempt import FAILURE
 
 NO_NODE = "none"
@@ -200,13 +200,14 @@ def _matched(values: Values) -> Q:
 
 def _incident(values: Values) -> Q:
     numbers = [int(digits) for value in values if (digits := value.lower().removeprefix("inc-")[:18]).isdecimal()]
-    return Q(membership__incident__in=numbers)
+    return Q(Exists(Membership.objects.filter(attempt=OuterRef("pk"), incident__in=numbers)))
 
 
 def _assignee(values: Values) -> Q:
-    found = Q(membership__incident__assignee__username__in=[value for value in values if value != NOBODY])
+    members = Membership.objects.filter(attempt=OuterRef("pk"))
+    found = Q(Exists(members.filter(incident__assignee__username__in=[value for value in values if value != NOBODY])))
     if NOBODY in values:
-        found |= Q(membership__incident__assignee__isnull=True)
+        found |= ~Q(Exists(members.filter(incident__assignee__isnull=False)))
     return found
 
 

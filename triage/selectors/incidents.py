@@ -9,9 +9,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, Exists, Func, Max, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Func, Max, OuterRef, Prefetch, Q, QuerySet
 
-from triage.models import Attempt, EventKind, Incident, IncidentStatus, Membership, NotTheSame, Ticket, TimelineEvent
+from triage.access.viewer import seen_people
+from triage.models import (
+    Attempt,
+    EventKind,
+    Incident,
+    IncidentKey,
+    IncidentStatus,
+    Membership,
+    NotTheSame,
+    Ticket,
+    TimelineEvent,
+)
 from triage.selectors.attempts import CursorError
 
 PAGE_SIZE = 50
@@ -97,7 +108,16 @@ def incident_counts(user: User) -> dict[str, int]:
 
 def get_incident(incident_id: int) -> Incident:
     """One incident. Raises Incident.DoesNotExist."""
-    return Incident.objects.select_related("assignee", "merged_into", "split_from").get(pk=incident_id)
+    others = [Prefetch(name, queryset=Incident.objects.all()) for name in ("merged_into", "split_from")]
+    return Incident.objects.select_related("assignee").prefetch_related(*others).get(pk=incident_id)
+
+
+def in_force(incident: Incident) -> Incident | None:
+    """The incident itself, or what it was merged into; None when that is not seen."""
+    found: Incident | None = incident
+    while found is not None and found.merged_into_id is not None:
+        found = Incident.objects.filter(pk=found.merged_into_id).first()
+    return found
 
 
 def incident_detail(incident_id: int, *, attempts: int = MAX_ATTEMPTS) -> IncidentDetail:
@@ -157,7 +177,7 @@ def related(incident: Incident, limit: int = 3) -> list[Incident]:
 
 def people() -> list[User]:
     """Who can be given an incident."""
-    return list(User.objects.filter(is_active=True).order_by("first_name", "last_name", "username")[:500])
+    return list(seen_people().order_by("first_name", "last_name", "username")[:500])
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -195,7 +215,7 @@ def _with_service(rows: list[dict[str, Any]]) -> list[NodeShare]:
 
 def _keys(incident: Incident) -> QuerySet[Any]:
     direct = Q(incident=incident) | Q(incident__merged_into=incident)
-    return incident.keys.model.objects.filter(direct).order_by("pk").values_list("key", flat=True)[:20]
+    return IncidentKey.objects.filter(direct).order_by("pk").values_list("key", flat=True)[:20]
 
 
 def _encode(incident: Incident) -> str:

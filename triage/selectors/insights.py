@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db import connection
 from django.db.models import Count, Q, Sum
 
 from engine.model import UNATTRIBUTED, Source
+from triage.access.sql import seen_rows
 from triage.models import Attempt, Cluster, Incident
 from triage.models.attempt import FAILURE
 from triage.statistics import Between, Share, time_between, wilson
@@ -125,9 +125,9 @@ _SOURCES = frozenset(source.value for source in Source)
 _WEEKS = """
 SELECT GROUPING(domain, cluster_id, queue), domain, cluster_id, queue, week, count(*), coalesce(sum(lost_gpu_hours), 0)
 FROM (
-    SELECT greatest(0, floor(extract(epoch FROM %s - sort_at) / 604800))::int AS week,
+    SELECT greatest(0, floor(extract(epoch FROM %(now)s - sort_at) / 604800))::int AS week,
            domain, cluster_id, queue, lost_gpu_hours
-    FROM triage_attempt WHERE sort_at > %s AND NOT outcome = 'succeeded' {narrowed}
+    FROM triage_attempt AS one WHERE sort_at > %(since)s AND NOT outcome = 'succeeded' AND {{seen:one}} {narrowed}
 ) failures
 GROUP BY week, GROUPING SETS ((domain), (cluster_id), (queue))
 """
@@ -190,16 +190,14 @@ def minute(moment: datetime | None = None) -> datetime:
 
 
 def _rows(scope: Scope) -> list[tuple[Any, ...]]:
-    narrowed, params = "", [scope.now, scope.since]
+    narrowed, params = "", {"now": scope.now, "since": scope.since}
     if scope.cluster is not None:
-        narrowed += " AND cluster_id = %s"
-        params.append(scope.cluster.pk)
+        narrowed += " AND cluster_id = %(cluster)s"
+        params["cluster"] = scope.cluster.pk
     if scope.queue:
-        narrowed += " AND queue = %s"
-        params.append(scope.queue)
-    with connection.cursor() as cursor:
-        cursor.execute(_WEEKS.format(narrowed=narrowed), params)
-        return list(cursor.fetchall())
+        narrowed += " AND queue = %(queue)s"
+        params["queue"] = scope.queue
+    return seen_rows(_WEEKS.format(narrowed=narrowed), params)
 
 
 def _narrowed(scope: Scope) -> Q:

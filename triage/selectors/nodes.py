@@ -12,10 +12,10 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from django.db import connection
 from django.db.models import Count, F, Func, IntegerField, Max, Q, Sum
 from django.db.models.fields.json import KeyTransform
 
+from triage.access.sql import seen_rows
 from triage.models import Attempt, Cluster, EventKind, TimelineEvent
 from triage.statistics import Share, wilson
 
@@ -219,12 +219,13 @@ class Fleet:
 
 _FLEET = """
 WITH ran AS (
-    SELECT node, cluster_id, count(*) AS attempts FROM triage_attempt, unnest(nodes) AS node
-    WHERE sort_at >= %s {cluster} GROUP BY node, cluster_id
+    SELECT node, cluster_id, count(*) AS attempts FROM triage_attempt AS one, unnest(nodes) AS node
+    WHERE sort_at >= %(since)s AND {{seen:one}} {cluster} GROUP BY node, cluster_id
 ), blamed AS (
     SELECT node, cluster_id, count(*) AS times, sum(lost_gpu_hours) AS lost, max(sort_at) AS last
-    FROM triage_attempt, unnest(blamed_nodes) AS node
-    WHERE blames AND NOT outcome = 'succeeded' AND sort_at >= %s {cluster} GROUP BY node, cluster_id
+    FROM triage_attempt AS one, unnest(blamed_nodes) AS node
+    WHERE blames AND NOT outcome = 'succeeded' AND sort_at >= %(since)s AND {{seen:one}} {cluster}
+    GROUP BY node, cluster_id
 )
 SELECT ran.node, ran.cluster_id, ran.attempts, coalesce(times, 0), coalesce(lost, 0), last
 FROM ran LEFT JOIN blamed ON blamed.node = ran.node AND blamed.cluster_id = ran.cluster_id
@@ -238,11 +239,8 @@ def fleet(cluster: Cluster | None = None, *, limit: int = 50, search: str = "", 
     now = now or datetime.now(UTC)
     since = _midnight(now) - timedelta(days=DAYS - 1)
     names = dict(Cluster.objects.values_list("pk", "name"))
-    with connection.cursor() as cursor:
-        condition = "AND cluster_id = %s" if cluster else ""
-        params = [since, cluster.pk] if cluster else [since]
-        cursor.execute(_FLEET.format(cluster=condition), params * 2)
-        rows = cursor.fetchall()
+    condition = "AND cluster_id = %(cluster)s" if cluster else ""
+    rows = seen_rows(_FLEET.format(cluster=condition), {"since": since, "cluster": cluster.pk if cluster else None})
     totals: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     for _, cluster_id, attempts, blamed, _, _ in rows:
         totals[cluster_id][0] += blamed

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db import connection
-
+from triage.access.sql import seen_rows
 from triage.models import Attempt
 
 SPANS = (7, 30)
@@ -17,9 +16,10 @@ NODES = 3
 _COUNT = """
 SELECT row.attempt, row.node,
        count(*) FILTER (WHERE other.sort_at > row.at - interval '7 days'), count(*)
-FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::timestamptz[]) AS row (attempt, node, cluster, at)
+FROM unnest(%(attempts)s::bigint[], %(nodes)s::text[], %(clusters)s::bigint[], %(ats)s::timestamptz[])
+     AS row (attempt, node, cluster, at)
 JOIN triage_attempt other ON other.blamed_nodes @> ARRAY[row.node]::varchar[] AND other.cluster_id = row.cluster
-     AND other.sort_at > row.at - interval '30 days' AND other.sort_at <= row.at
+     AND other.sort_at > row.at - interval '30 days' AND other.sort_at <= row.at AND {seen:other}
 GROUP BY row.attempt, row.node
 """
 
@@ -48,9 +48,8 @@ def repeats(attempts: Iterable[Attempt]) -> dict[int, Repeat]:
     ]
     if not wanted:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(_COUNT, [list(column) for column in zip(*wanted, strict=True)])
-        rows = cursor.fetchall()
+    columns = (list(column) for column in zip(*wanted, strict=True))
+    rows = seen_rows(_COUNT, dict(zip(("attempts", "nodes", "clusters", "ats"), columns, strict=True)))
     found: dict[int, Repeat] = {}
     for attempt, node, week, month in sorted(rows, key=lambda row: (-row[2], -row[3], row[1])):
         if attempt not in found and month > 1:

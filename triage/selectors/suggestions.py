@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from django.contrib.auth.models import User
 from django.db.models import Count, Func
 
+from triage.access.viewer import seen_people
 from triage.models import Attempt
 from triage.selectors.filters import NO_NODE, NOBODY, AttemptFilter, filtered_attempts
 from triage.selectors.query import ALIASES, FIELDS, TIMES, Field, Query, Term, parse
@@ -97,7 +98,7 @@ def _values(known: Field, begun: str, narrowed: AttemptFilter) -> Iterable[tuple
     if known.name == "saw":
         return [(rule, "") for rule in known_ids() if rule.startswith(begun)][:MAX]
     if known.name == "assignee":
-        people = User.objects.filter(is_active=True, username__istartswith=begun).order_by("username")[:MAX]
+        people = seen_people().filter(username__istartswith=begun).order_by("username")[:MAX]
         fixed = [("me", "you"), (NOBODY, "nobody")]
         return [
             *[(word, note) for word, note in fixed if word.startswith(begun)],

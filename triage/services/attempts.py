@@ -6,8 +6,10 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
+from django.db.models import QuerySet
 
 from engine import model as engine
+from triage.access.sight import all_seeing, current
 from triage.models import Attempt, Cluster, Diagnosis, EventKind, Workload
 from triage.services.events import record_event
 from triage.services.facts import keepable, moment, short
@@ -20,14 +22,26 @@ class AttemptRefused(ValueError):
     """The facts of an attempt can't be kept; one line that names the key."""
 
 
-@transaction.atomic
 def record_attempt(facts: engine.Attempt, *, actor: AbstractBaseUser | None = None) -> tuple[Attempt, bool]:
     """Records an attempt, or what is new about a known one; the row is locked until the transaction ends.
 
     Identity is cluster, scheduler, workload id and number. Returns the attempt and whether it is new. Raises
-    AttemptRefused.
+    AttemptRefused, also when whoever looks may not: the answer is the same whether the attempt is known or not.
     """
     _check(facts)
+    with transaction.atomic():
+        if not current().sees_cluster(_cluster_id(facts)) and not _known(facts).exists():
+            raise AttemptRefused(
+                "workload.cluster: your teams don't see this cluster whole, so nothing new can be sent for it"
+            )
+        attempt, created = _record(facts, actor)
+        if not Attempt.objects.filter(pk=attempt.pk).exists():
+            raise AttemptRefused("workload.queue: is not one that your teams see")
+    return attempt, created
+
+
+@all_seeing
+def _record(facts: engine.Attempt, actor: AbstractBaseUser | None) -> tuple[Attempt, bool]:
     cluster, _ = Cluster.objects.get_or_create(name=short(facts.workload.cluster, 200))
     workload = _workload(cluster, facts.workload)
     values: dict[str, Any] = {
@@ -88,6 +102,20 @@ def refresh_search(attempt: Attempt, diagnosis: Diagnosis | None = None) -> None
     if search != attempt.search:
         attempt.search = search
         Attempt.objects.filter(pk=attempt.pk).update(search=search)
+
+
+@all_seeing
+def _cluster_id(facts: engine.Attempt) -> int | None:
+    return Cluster.objects.filter(name=short(facts.workload.cluster, 200)).values_list("pk", flat=True).first()
+
+
+def _known(facts: engine.Attempt) -> QuerySet[Attempt]:
+    return Attempt.objects.filter(
+        workload__cluster__name=short(facts.workload.cluster, 200),
+        workload__scheduler=short(facts.workload.scheduler, 32),
+        workload__workload_id=short(facts.workload.id, 253),
+        number=facts.number,
+    )
 
 
 def _workload(cluster: Cluster, facts: engine.Workload) -> Workload:

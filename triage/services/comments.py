@@ -11,6 +11,7 @@ from django.contrib.auth.models import AbstractBaseUser, User
 from django.db import transaction
 from django.utils import timezone
 
+from triage.access.viewer import seen_people
 from triage.models import Attempt, Comment, CommentRevision, EventKind, Incident, Notification
 from triage.services.events import record_event
 from triage.services.facts import keepable
@@ -147,7 +148,7 @@ def _same(text: str) -> str:
 
 def _mentioned(text: str) -> list[User]:
     names = {name.rstrip(".-+@") for name in MENTION.findall(_CODE.sub(" ", text))}
-    return list(User.objects.filter(username__in=names, is_active=True)[:50]) if names else []
+    return list(seen_people().filter(username__in=names)[:50]) if names else []
 
 
 def _tell(comment: Comment, people: Sequence[User]) -> None:

@@ -11,6 +11,7 @@ from triage.models import Attempt, Diagnosis, EventKind, Incident, IncidentKey, 
 from triage.models.incident import SETTLED
 from triage.services.events import record_event
 from triage.services.facts import short
+from triage.services.teams import teams_that_see
 
 TOTALS = ("attempts_count", "gpu_hours", "first_at", "last_at", "nodes", "nodes_count")
 """What `renew_totals` sets on an incident."""
@@ -42,7 +43,7 @@ def group_attempt(attempt: Attempt, diagnosis: Diagnosis) -> Incident | None:
             membership.delete()
             renew_totals(membership.incident_id)
         return None
-    home, opened = _home(diagnosis)
+    home, opened = _home(attempt, diagnosis)
     if membership is not None and membership.home_id == home.pk:
         renew_totals(membership.incident_id)
         return membership.incident
@@ -86,10 +87,14 @@ def renew_totals(*ids: int) -> None:
     Incident.objects.bulk_update(incidents, TOTALS, batch_size=500)
 
 
-def _home(diagnosis: Diagnosis) -> tuple[Incident, bool]:
-    """The incident of this fingerprint, and whether it was made now. Two workers at once make one."""
+def _home(attempt: Attempt, diagnosis: Diagnosis) -> tuple[Incident, bool]:
+    """The incident of this fingerprint, and whether it was made now. Two workers at once make one.
+
+    Attempts that other teams see have another incident, since all of it is seen by who sees each of its attempts.
+    """
     fingerprint = diagnosis.contract["fingerprint"]
-    key = short(f"{fingerprint['version']}:{fingerprint['key']}", 240)
+    teams = ",".join(map(str, teams_that_see(attempt)))
+    key = short(f"{fingerprint['version']}:{fingerprint['key']}" + (f"@{teams}" if teams else ""), 240)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 118))", [key])
     known = IncidentKey.objects.select_related("incident__merged_into").filter(key=key).first()

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.contrib.auth.models import AbstractBaseUser, User
+from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.utils import timezone
 
+from triage.access.viewer import seen_people
 from triage.models import (
     Attempt,
     EventKind,
@@ -79,7 +80,7 @@ def assign(incident_id: int, actor: AbstractBaseUser, assignee_id: int | None, *
         return False
     if incident.assignee_id != seen:
         raise IncidentConflict("Meanwhile somebody else was given this incident.")
-    assignee = User.objects.filter(pk=assignee_id, is_active=True).first() if assignee_id is not None else None
+    assignee = seen_people().filter(pk=assignee_id).first() if assignee_id is not None else None
     if assignee_id is not None and assignee is None:
         raise IncidentRefused("There is no such person.")
     incident.assignee = assignee

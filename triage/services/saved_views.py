@@ -10,6 +10,8 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from triage.access.sight import current
+from triage.access.viewer import seen_people
 from triage.models import Audience, DefaultView, SavedView
 from triage.selectors.query import parse
 from triage.services.facts import short
@@ -26,9 +28,12 @@ class ViewRefused(ValueError):
 
 
 def visible_views(user: User) -> QuerySet[SavedView]:
-    """The views that somebody sees: their own, those of their teams, those for everybody."""
+    """The views that somebody sees: their own, those of their teams, those for everybody of people whom they see."""
     teams = Q(audience=Audience.TEAM, team__in=user.groups.all())
-    return SavedView.objects.filter(Q(owner=user) | teams | Q(audience=Audience.ALL), deleted_at=None)
+    everybodys = Q(audience=Audience.ALL)
+    if not current().everything:
+        everybodys &= Q(owner__in=seen_people())
+    return SavedView.objects.filter(Q(owner=user) | teams | everybodys, deleted_at=None)
 
 
 def may_change(user: User, view: SavedView, teams: Collection[int]) -> bool:

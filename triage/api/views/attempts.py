@@ -156,5 +156,6 @@ def _facts(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refused(error: AttemptRefused) -> Problem:
-    name, _, message = str(error).partition(": ")
-    return Invalid(**{name.removeprefix("attempt.").replace("workload.id", "workload_id"): message})
+    key, _, message = str(error).partition(": ")
+    name = "workload_id" if key == "workload.id" else key.rpartition(".")[2]
+    return Invalid(**{name: message})

@@ -221,7 +221,7 @@ def _incident(incident_id: int) -> dict[str, Any]:
     nodes = [{"node": row.node, "times": row.times, "last_at": time_text(row.last_at)} for row in detail.nodes]
     return {
         **incident_row(detail.incident),
-        "merged_into": detail.incident.merged_into_id,
+        "merged_into": detail.incident.merged_into.pk if detail.incident.merged_into else None,
         "nodes": nodes,
         "newest_attempts": [attempt.pk for attempt in detail.attempts],
     }

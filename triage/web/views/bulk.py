@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from triage import words
+from triage.access.viewer import seen_people
 from triage.selectors.attempts import PAGE_SIZE, count_attempts, matching_ids
 from triage.services import bulk
 from triage.services.incidents import IncidentRefused, Place, put_back
@@ -128,7 +129,7 @@ def _left(number: int) -> str:
 
 
 def _person(value: str) -> User | None:
-    return User.objects.filter(pk=int(value), is_active=True).first() if value.isdecimal() and len(value) < 18 else None
+    return seen_people().filter(pk=int(value)).first() if value.isdecimal() and len(value) < 18 else None
 
 
 def _name(person: User | None) -> str:

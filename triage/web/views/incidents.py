@@ -76,9 +76,9 @@ def page(request: HttpRequest, pk: int) -> HttpResponse:
     """One incident. A merged one leads to what it was merged into."""
     incident = incident_or_404(pk)
     if incident.merged_into_id is not None:
-        target = incident
-        while target.merged_into is not None:
-            target = target.merged_into
+        target = select.in_force(incident)
+        if target is None:
+            raise Http404
         messages.info(request, f"{incident.name} was merged into this incident.")
         return redirect("incident", pk=target.pk)
     every = request.GET.get("attempts") == "all"

@@ -13,6 +13,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from triage import words
+from triage.access.sight import seeing
+from triage.access.viewer import viewer_of
 from triage.models import Attempt, Incident, ShareLink
 from triage.rates import counted
 from triage.selectors import attempts as select
@@ -119,15 +121,21 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
         return _private(render(request, "share/ended.html", {"share": share}, status=410))
     if (left := _too_often(f"share-link:{share.pk}", LINK_RATE)) is not None:
         return _wait(request, left)
+    with seeing(viewer_of(share.by).sight):
+        return _private(_opened(request, share, address))
+
+
+def _opened(request: HttpRequest, share: ShareLink, address: str | None) -> HttpResponse:
+    """What the link shows: never more than who made it sees now."""
     try:
         if share.incident_id is not None:
             template, context = "share/incident.html", _incident(share.incident_id)
         else:
             template, context = "share/attempt.html", _attempt(share.attempt_id or 0)
     except (Attempt.DoesNotExist, Incident.DoesNotExist):
-        return _private(render(request, "share/ended.html", {"share": None}, status=404))
+        return render(request, "share/ended.html", {"share": None}, status=404)
     sharing.record_opening(share, address=address, browser=request.headers.get("User-Agent", ""))
-    return _private(render(request, template, {"share": share, **context}))
+    return render(request, template, {"share": share, **context})
 
 
 def _too_often(who: str, factor: int) -> float | None:
