@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CollectorRegistry, multiprocess
 
+from triage.access.sight import all_seeing
 from triage.metrics.standing import Standing
 
 
@@ -26,6 +27,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     return HttpResponse(exposition(standing=True), content_type=prometheus_client.CONTENT_TYPE_LATEST)
 
 
+@all_seeing
 def exposition(*, standing: bool) -> bytes:
     """Counters of this process, or of all that share PROMETHEUS_MULTIPROC_DIR; with what stands, if asked for."""
     counted = prometheus_client.generate_latest(counters())
