@@ -204,8 +204,7 @@ def _readable(name: str) -> str:
 
 def file_stream(file: Path, name: str, nodes: Sequence[str] = ()) -> Stream:
     """One file as a Stream; its source, node and rank by its name."""
-    top = name.split("/", 1)[0] if "/" in name else ""
-    source = _FOLDERS.get(top, Source.APPLOG)
+    source = source_of(name)
     node, rank = place_of(name, source, nodes)
 
     def open_file() -> BinaryIO:
@@ -213,6 +212,11 @@ def file_stream(file: Path, name: str, nodes: Sequence[str] = ()) -> Stream:
 
     size = -1 if is_compressed(file.name) else file.stat().st_size
     return Stream(name=name, source=source, open=open_file, size=size, node=node, rank=rank)
+
+
+def source_of(name: str) -> Source:
+    """What the folder of a file in a bundle says that it holds; a log of the job when it says nothing."""
+    return _FOLDERS.get(name.split("/", 1)[0] if "/" in name else "", Source.APPLOG)
 
 
 def is_compressed(name: str) -> bool:

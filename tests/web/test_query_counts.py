@@ -58,6 +58,7 @@ def urls(attempt: Attempt) -> dict[str, tuple[str, dict[str, str]]]:
         "insights": (reverse("insights") + "?weeks=52", {}),
         "rules": (reverse("rules"), {}),
         "rule": (reverse("rule", args=["xid.149"]), {}),
+        "cases": (reverse("cases"), {}),
         "correct": (reverse("verdict-correct", args=[attempt.pk]), {}),
     }
 

@@ -12,6 +12,13 @@ from functools import cache
 
 import hyperscan
 
+MIN_NAME = 3
+SYSTEM_NAMES = frozenset({
+    "root", "admin", "administrator", "daemon", "nobody", "user", "users", "ubuntu", "debian", "centos", "rocky",
+    "ec2-user", "slurm", "munge", "mpi", "nvidia", "cuda", "docker", "kube", "system", "service", "job", "jobs",
+    "batch", "train", "training", "test", "host", "node", "rank", "error", "none", "null",
+})  # fmt: skip
+"""Accounts that name nobody, and words that logs are full of."""
 _SECRET_WORD = rb"(?:pass(?:word|wd|phrase)?|pwd|secret|credentials?)"
 _KEY_WORD = rb"(?:token|secret|api[_-]?key|access[_-]?key|private[_-]?key|account[_-]?key|auth)"
 _QUOTE = rb"(?:\\?[\"'])?"
@@ -107,6 +114,28 @@ class SecretMask:
                 begins = found[1] == b"BEGIN"
                 self.masked += begins and not self._in_key
                 self._in_key, at = begins, found.end()
+
+
+class NameMask:
+    """Hides names of people in pieces of a stream, wherever they stand as a word: in paths, in prompts. Lengths stay.
+
+    Names that are words of every log (`root`), or too short to be told from one, are left alone.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        known = {name for name in names if len(name) >= MIN_NAME and name.lower() not in SYSTEM_NAMES}
+        forms = sorted((re.escape(name.encode("utf-8", "surrogateescape")) for name in known), key=len, reverse=True)
+        self._names = (
+            re.compile(rb"(?i)(?<![A-Za-z0-9])(?:" + b"|".join(forms) + rb")(?![A-Za-z0-9])") if forms else None
+        )
+
+    @property
+    def hides(self) -> bool:
+        """Whether there is a name to hide."""
+        return self._names is not None
+
+    def __call__(self, piece: bytes) -> bytes:
+        return self._names.sub(lambda found: b"*" * len(found[0]), piece) if self._names else piece
 
 
 def mask_text(text: str) -> str:
