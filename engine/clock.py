@@ -1,75 +1,20 @@
-"""Time stamps of every usual style, and what is unknown about them: year, zone, date, the moment of boot.
+"""When a line was written: stamps to UTC, and what they leave open: year, zone, date, the moment of boot.
 
-`read_stamp` takes a stamp off the front of a text. `StreamClock` turns the stamps of one stream into UTC, deciding
-once per stream what they leave open, by the attempt's window and by the stream's own hints. Nothing here asks for
-the current time.
+`StreamClock` decides once per stream what its stamps leave open, by the attempt's window and by the stream's own hints.
+Nothing here asks for the current time.
 """
 
 from __future__ import annotations
 
-import re
 from calendar import timegm
 from collections.abc import Iterable
 from time import gmtime
 from typing import NamedTuple
 
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
-    )
-}
-_MONTH = "|".join(_MONTHS)
-_DAY = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
-_HMS = r"(?P<h>\d{2}):(?P<mi>\d{2}):(?P<s>\d{2})(?:[.,](?P<f>\d{1,9}))?"
-_YMD = r"(?P<y>\d{4})[-/](?P<mo>\d{2})[-/](?P<d>\d{2})"
-_CLOCK = r"(?P<h>\d{2}):(?P<mi>\d{2}):(?P<s>\d{2})"
-_ZONES = {
-    "Z": 0, "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3,
-    "EST": -5, "EDT": -4, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "JST": 9, "KST": 9,
-}  # fmt: skip
-"""Hours east of UTC of zones whose short name has one meaning (CST, IST and BST have several)."""
-_NAMED_ZONE = "|".join(sorted(_ZONES, key=len, reverse=True))
-_ZONE = rf"(?:\s?(?P<z>(?:{_NAMED_ZONE})\b|[+-]\d{{2}}:?\d{{2}}(?!\d)))?"
-_LEVEL = r"(?:\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\]?[:\s|]\s*)?"
+from engine.stamps import AUDIT, LAST_YEAR, Stamp, find_stamp, parse_time, read_stamp
+from engine.uptime import Boot, boot_by_samples
 
-_STYLES: tuple[re.Pattern[str], ...] = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"{_LEVEL}[\[(]?{_YMD}[T _]\s?{_CLOCK}"
-        rf"(?:[.,:](?P<f>\d{{1,9}}))?{_ZONE}[\])]?(?=\W|$)",
-        rf"(?:<\d{{1,3}}>)?(?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?= )",
-        rf"\[?(?:{_DAY}) (?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?: (?P<z>{_NAMED_ZONE}))? (?P<y>\d{{4}})\]?",
-        r"\[?[IWEF]0000 00:00:(?P<ep>1[0-9]{9})(?P<epf>\.\d{1,9})",
-        rf"\[?[IWEF](?P<mo>\d{{1,2}})(?P<d>\d{{2}}) {_HMS}",
-        rf"{_LEVEL}(?P<mo>\d{{2}})-(?P<d>\d{{2}}) {_HMS}",
-        rf"{_LEVEL}[\[(]?(?P<mo>\d{{2}})/(?P<d>\d{{2}})(?:/(?P<y>\d{{4}}|\d{{2}}))?[ ,T]\s?{_HMS}(?: (?P<ap>[AP]M))?",
-        r"\[?(?P<y>\d{4})(?P<mo>\d{2})(?P<d>\d{2})[ T_-]"
-        r"(?P<h>\d{2}):?(?P<mi>\d{2}):?(?P<s>\d{2})(?:[.,](?P<f>\d+))?\]?(?=\W)",
-        r"\[ *(?P<up>\d{1,9}\.\d{6})\]",
-        r"(?P<ep>1[0-9]{9})(?:(?P<epf>\.\d{1,9})|(?P<epn>\d{9}|\d{6}|\d{3}))?(?=[ \t:|\]])",
-        rf"{_LEVEL}[\[(]?{_HMS}[\])]?(?=[ \t|:-])",
-        rf"(?:time|ts)=\"?{_YMD}[T ]{_CLOCK}(?:[.,](?P<f>\d{{1,9}}))?"
-        rf"{_ZONE}\"?",
-    )
-)
-_ANYWHERE = re.compile(rf"(?<![\d.-])(?=20){_YMD}[T ]{_CLOCK}(?:[.,](?P<f>\d{{1,9}}))?{_ZONE}")
-_AUDIT = re.compile(r"audit(?:\(|: type=\d+ audit\()(1[0-9]{9}\.\d{3}):")
-_LEAD = re.compile(r"[\s\[(\"]{0,12}[\dA-Z<t]")
-
-
-LAST_YEAR = 2200
-"""No stamp is later: such a number is not a year."""
-
-
-class Stamp(NamedTuple):
-    """A time as it was written. `naive` is what it would be in UTC (without a year: in 1972, a leap year)."""
-
-    kind: str
-    """full | no_year | no_date | uptime | epoch"""
-    naive: float
-    offset: int | None = None
-    """Seconds east of UTC, None when the stamp names no zone."""
+__all__ = ["LAST_YEAR", "Resolved", "Stamp", "StreamClock", "find_stamp", "parse_time", "read_stamp", "zone_shift"]
 
 
 class Resolved(NamedTuple):
@@ -77,87 +22,14 @@ class Resolved(NamedTuple):
     clock: str
 
 
-def read_stamp(text: str) -> tuple[Stamp, int] | None:
-    """The stamp at the front of `text` and where it ends, or None."""
-    if not _LEAD.match(text):
-        return None
-    for style in _STYLES:
-        found = style.match(text)
-        if found:
-            stamp = _stamp(found.groupdict())
-            if stamp:
-                return stamp, found.end()
-    return None
-
-
-def find_stamp(text: str) -> Stamp | None:
-    """A full stamp anywhere in the first part of `text`."""
-    found = _ANYWHERE.search(text[:200])
-    return _stamp(found.groupdict()) if found else None
-
-
-def parse_time(value: object) -> Stamp | None:
-    """A time from structured data: a number (epoch in s, ms, us or ns) or a string."""
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, (int, float)):
-        return _epoch(float(value)) if abs(value) < 1e20 else None
-    text = str(value).strip()
-    if re.fullmatch(r"\d{10,19}(\.\d+)?", text):
-        return _epoch(float(text))
-    found = read_stamp(text + " ")
-    return found[0] if found else None
-
-
-def _epoch(number: float) -> Stamp | None:
-    for scale in (1.0, 1e3, 1e6, 1e9):
-        if 9e8 <= number / scale < 5e9:
-            return Stamp("epoch", number / scale, 0)
-    return None
-
-
-def _stamp(parts: dict[str, str | None]) -> Stamp | None:
-    if parts.get("up"):
-        return Stamp("uptime", float(parts["up"] or 0))
-    if parts.get("ep"):
-        whole = float(parts["ep"] or 0)
-        if parts.get("epf"):
-            whole += float(parts["epf"] or 0)
-        elif parts.get("epn"):
-            digits = parts["epn"] or ""
-            whole += int(digits) / 10 ** len(digits)
-        return Stamp("epoch", whole, 0)
-    fraction = float(f"0.{parts.get('f') or 0}")
-    hour, minute, second = int(parts["h"] or 0), int(parts["mi"] or 0), int(parts["s"] or 0)
-    if parts.get("ap") == "PM" and hour < 12:
-        hour += 12
-    if hour > 23 or minute > 59 or second > 60:
-        return None
-    if parts.get("d") is None:
-        return Stamp("no_date", hour * 3600 + minute * 60 + second + fraction)
-    month = _MONTHS[parts["mon"] or ""] if parts.get("mon") else int(parts["mo"] or 0)
-    day = int(parts["d"] or 0)
-    written = parts.get("y") or "1972"
-    year = int(written) + (2000 if len(written) == 2 else 0)
-    if not (1 <= month <= 12 and 1 <= day <= 31 and 1970 <= year <= LAST_YEAR):
-        return None
-    naive = timegm((year, month, day, hour, minute, second)) + fraction
-    return Stamp("full" if parts.get("y") else "no_year", naive, _zone(parts.get("z")))
-
-
-def _zone(text: str | None) -> int | None:
-    if not text:
-        return None
-    if text in _ZONES:
-        return _ZONES[text] * 3600
-    sign = -1 if text[0] == "-" else 1
-    digits = text[1:].replace(":", "")
-    return sign * (int(digits[:2]) * 3600 + int(digits[2:4]) * 60)
-
-
 _DAY_S = 86_400.0
 WITH_THE_JOB = 300.0
 """Seconds between the job's start or end and the first or last stamp of its log."""
+_ASSUMED = "zone assumed UTC"
+LEAST_SPAN = 8
+"""Stamps of system logs from which on their zone can be told by what they span."""
+CUT_EARLY, CUT_LATE = 5400.0, 3600.0
+"""Seconds by which system logs are usually cut before a job's start and behind its end."""
 ZONE_SHIFTS = tuple(
     hours * 3600.0
     for hours in sorted(
@@ -171,6 +43,32 @@ def zone_shift(seconds: float, tolerance: float) -> float | None:
     """The zone that is `seconds` east of UTC, within a tolerance; None when there is no such zone."""
     nearest = min(ZONE_SHIFTS, key=lambda shift: abs(shift - seconds))
     return nearest if abs(nearest - seconds) < tolerance else None
+
+
+def zone_by_span(stamps: Iterable[Stamp], start: float | None, end: float | None) -> float | None:
+    """Seconds east of UTC of system logs that name no zone, by the time that they span together; None when in doubt.
+
+    Somebody cut them out around the job: from a while before its start to a while after its end. They tell a zone when
+    a whole number of hours brings both ends to where such a cut would be, and none of the two is there without.
+    """
+    if start is None or end is None:
+        return None
+    clock = StreamClock(start, end, covers_job=False)
+    local = [s for s in stamps if s.offset is None and s.kind in ("full", "no_year")]
+    times = [clock.resolve(stamp).at or 0.0 for stamp in local]
+    if len(times) < LEAST_SPAN:
+        return None
+    first, last = min(times), max(times)
+
+    def is_cut(shift: float) -> tuple[bool, bool]:
+        early, late = start - (first - shift), (last - shift) - end
+        return -WITH_THE_JOB <= early <= CUT_EARLY, -WITH_THE_JOB <= late <= CUT_LATE
+
+    if any(is_cut(0.0)):
+        return None
+    fitting = [shift for shift in ZONE_SHIFTS if all(is_cut(shift))]
+    centre = (first + last) / 2 - (start + end) / 2 - (CUT_LATE - CUT_EARLY) / 4
+    return min(fitting, key=lambda shift: (shift % 3600 != 0, abs(shift - centre)), default=None)
 
 
 class StreamClock:
@@ -188,18 +86,20 @@ class StreamClock:
         *,
         covers_job: bool = True,
         local_shift: float = 0.0,
+        boot: Boot | None = None,
     ) -> None:
-        """`covers_job`: the stream begins and ends with the job, as a job's log does and a system log doesn't.
+        """`boot`: when the node booted, for a log in seconds since then whose own lines don't tell.
+
+        `covers_job`: the stream begins and ends with the job, as a job's log does and a system log doesn't.
 
         `local_shift`: seconds east of UTC of the cluster's zone, where something else told it.
         """
         self.start = start if start is not None else end
         self.end = end if end is not None else start
         self.shift = 0.0
-        self.boot: float | None = None
-        self._zone_note = "zone assumed UTC"
         kept = list(samples)
-        self._anchor_boot(kept)
+        self.boot = boot_by_samples(kept) or boot
+        self._zone_note = _ASSUMED
         told = self._zone_by_audit(kept)
         if told is not None:
             self.shift, self._zone_note = told, f"zone UTC{told / 3600:+g} by an audit line"
@@ -215,7 +115,7 @@ class StreamClock:
         if stamp.kind == "uptime":
             if self.boot is None:
                 return Resolved(None, "unknown: uptime without an anchor")
-            return Resolved(self.boot + stamp.naive, "own: uptime, anchored by a line with both times")
+            return Resolved(self.boot.at + stamp.naive, f"own: uptime, anchored by {self.boot.by}")
         if stamp.kind == "no_date":
             return self._nearest_day(stamp)
         naive = stamp.naive
@@ -250,28 +150,15 @@ class StreamClock:
             return Resolved(at, "own: date by the end of the attempt")
         return Resolved(fitting[0], f"own: date by the attempt's window, {self._zone_note}")
 
-    def _anchor_boot(self, samples: list[tuple[Stamp, str]]) -> None:
-        for stamp, text in samples:
-            if stamp.kind == "uptime":
-                audit = _AUDIT.search(text)
-                if audit:
-                    self.boot = float(audit[1]) - stamp.naive
-                    return
-        for stamp, text in samples:
-            if stamp.kind == "uptime":
-                both = find_stamp(text)
-                if both and both.kind == "full":
-                    self.boot = both.naive - (both.offset or 0) - stamp.naive
-                    return
-
     def _choose_zone(self, stamps: list[Stamp], covers_job: bool, local_shift: float) -> None:
-        """The zone of the stream's own hints, else the one that brings it into the attempt's window.
+        """The zone that brings a job's log into the attempt's window: it begins and ends with the job.
 
-        A job's log begins and ends with the job. A system log goes on for hours on both sides, so there the cluster's
-        zone is believed before the window is.
+        A system log goes on for hours on both sides, so there the cluster's zone is believed.
         """
         local = [s for s in stamps if s.offset is None and s.kind in ("full", "no_year")]
         if not local or self.start is None or self.end is None:
+            self.shift = local_shift
+            self._zone_note = f"zone UTC{local_shift / 3600:+g} of the cluster" if local_shift else self._zone_note
             return
         slack = 300.0 if covers_job else 7200.0
         low, high = self.start - slack, self.end + slack
@@ -289,25 +176,29 @@ class StreamClock:
 
         if covers_job:
             best = min((0.0, local_shift), key=outside)
+            cost = outside(best)
+            if cost > 0.1 * len(local):
+                found = min(ZONE_SHIFTS, key=apart)
+                best = found if outside(found) < cost * 0.5 else best
+            elif cost:
+                # A job's log cannot go on after the job: one stamp beyond the end is enough if a zone accounts for it.
+                found = min((shift for shift in ZONE_SHIFTS if not shift % 3600), key=outside)
+                best = found if outside(found) == 0 else best
         else:
             best = local_shift if outside(local_shift) < len(local) else 0.0
-        cost = outside(best)
-        if cost > (0.1 if covers_job else 0.5) * len(local):
-            found = min(ZONE_SHIFTS, key=apart if covers_job else outside)
-            if outside(found) < cost * 0.5:
-                best = found
-        elif covers_job and cost:
-            # A job's log cannot go on after the job: one stamp beyond the end is enough if a zone accounts for it.
-            found = min((shift for shift in ZONE_SHIFTS if not shift % 3600), key=outside)
-            best = found if outside(found) == 0 else best
         self.shift = best
         if best:
             self._zone_note = f"zone UTC{best / 3600:+g} by the attempt's window"
 
+    @property
+    def told_shift(self) -> float | None:
+        """The zone of the stream by its own evidence; None where it is only assumed."""
+        return None if self._zone_note == _ASSUMED else self.shift
+
     def _zone_by_audit(self, samples: list[tuple[Stamp, str]]) -> float | None:
         """Seconds east of UTC by an audit line: its epoch beside the stream's own stamp."""
         for stamp, text in samples:
-            audit = _AUDIT.search(text)
+            audit = AUDIT.search(text)
             if audit and stamp.offset is None and stamp.kind in ("full", "no_year"):
                 naive = self._with_year(stamp.naive) if stamp.kind == "no_year" else stamp.naive
                 shift = zone_shift(naive - float(audit[1]), 600.0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import BinaryIO, cast
 
 import msgspec
 
 from engine import causality, collective, firewall, outcome, pace, refute, series, shared, stacks, story
-from engine.clock import StreamClock
+from engine.clock import StreamClock, parse_time, zone_by_span
 from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
 from engine.findings import (
@@ -30,6 +31,7 @@ from engine.progress import Progress, read_progress
 from engine.ruleset import Ruleset
 from engine.scan import Hit, Scanner, StreamScan
 from engine.told import Told
+from engine.uptime import Boot, boot_by_header, boot_by_neighbours, boot_by_samples
 
 MIN_SKEW, MAX_SKEW = 90.0, 6 * 3600.0
 """A node's clock counts as skewed when it is off by at least, at most so many seconds."""
@@ -71,12 +73,13 @@ def diagnose(
     streams = sorted(streams, key=lambda s: s.name)
     scanner = scanner_of(ruleset)
     read = _read(attempt, streams, scanner)
-    placed, clocks = _place(read)
-    window, places = read.window, read.places
+    places = read.places
+    measured = series.read_series(streams, ruleset, places, read.window)
+    placed, clocks = _place(read, measured)
+    window = read.window
     progress = read_progress(
         [(scan, clocks[scan.stream.name], places.stream_node(scan.stream)) for scan in read.scans], window
     )
-    measured = series.read_series(streams, ruleset, places, window)
     placed += series.as_placed(measured, places)
     dumps = collective.read_dumps(streams, places)
     missing = collective.who_is_missing(placed, dumps, places, streams)
@@ -101,10 +104,11 @@ def diagnose(
         has_job_log=any(scan.stream.source is Source.APPLOG and scan.lines for scan in read.scans),
         degraded=view.may_be_degraded,
         loose_clocks=shared.loose_clocks(placed, window.end),
+        missing=frozenset(missing.ranks),
     )
     choice = causality.choose(findings, known, attempt)
     view = outcome.final_view(view, choice, missing, progress)
-    if choice.roots and view.outcome is Outcome.TIMED_OUT and not progress.steps:
+    if choice.roots and choice.sub_domain == "time_limit" and not progress.steps:
         choice = causality.never_began(choice) or choice
         view = outcome.by_root(view, choice)
     if view.outcome is Outcome.HUNG and choice.roots and refute.is_end(choice.roots[0]):
@@ -179,20 +183,19 @@ def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner) -> Evid
     scans: list[StreamScan] = []
     facts: list[Fact] = []
     reports: list[SourceReport] = []
-    for stream in streams:
-        if stream.source not in _TEXT:
-            continue
-        try:
-            if stream.source is Source.SCHEDULER and is_structured(stream.name):
-                with stream.open() as content:
-                    found = read_facts(stream.name, content.read(MAX_BYTES + 1), attempt)
-                facts += found
-                scans.append(_scan_facts(stream, found, scanner))
-            else:
-                scans.append(scanner.scan(stream))
-        except Exception as error:
-            note = " ".join(str(error).split()) or type(error).__name__
-            reports.append(SourceReport(source=stream.name, status="error", streams=1, note=note[:300]))
+    texts = [stream for stream in streams if stream.source in _TEXT]
+    records = [stream for stream in texts if stream.source is Source.SCHEDULER and is_structured(stream.name)]
+    for stream in records:
+        with _reported(stream, reports), stream.open() as content:
+            found = read_facts(stream.name, content.read(MAX_BYTES + 1), attempt)
+            facts += found
+            scans.append(_scan_facts(stream, found, scanner))
+    places.learn_facts(facts)
+    for stream in texts:
+        if stream not in records:
+            with _reported(stream, reports):
+                scans.append(scanner.scan(stream, places.names))
+    scans.sort(key=lambda scan: scan.stream.name)
     if not any(scan.marks for scan in scans):
         for scan in _largest_logs(scans):
             scan.marks = pace.count(scan)
@@ -200,11 +203,20 @@ def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner) -> Evid
     scans.append(
         _scan_facts(Stream(name="attempt.yaml", source=Source.SCHEDULER, open=io.BytesIO, size=0), own, scanner)
     )
-    places.learn_facts(facts)
     for scan in scans:
         places.learn_hits([hit for hit in scan.hits if hit.rule.id.startswith("origin.")], scan.stream)
     places.assume_ranks()
     return Evidenced(attempt, attempt_window(attempt), scans, facts, places, reports)
+
+
+@contextmanager
+def _reported(stream: Stream, reports: list[SourceReport]) -> Iterator[None]:
+    """A stream that cannot be read is reported, and the others are read all the same."""
+    try:
+        yield
+    except Exception as error:
+        note = " ".join(str(error).split()) or type(error).__name__
+        reports.append(SourceReport(source=stream.name, status="error", streams=1, note=note[:300]))
 
 
 def _largest_logs(scans: Sequence[StreamScan]) -> list[StreamScan]:
@@ -229,27 +241,76 @@ def _scan_facts(stream: Stream, facts: Sequence[Fact], scanner: Scanner) -> Stre
     return scan
 
 
-def _place(read: Evidenced) -> tuple[list[Placed], dict[str, StreamClock]]:
-    window = read.window
-    zone = cluster_zone(read.facts, read.attempt)
-    clocks = {
-        scan.stream.name: StreamClock(
-            window.start,
-            window.end,
-            scan.samples,
-            covers_job=scan.stream.source is Source.APPLOG,
-            local_shift=zone,
-        )
-        for scan in read.scans
-    }
+def _place(read: Evidenced, measured: series.Measured) -> tuple[list[Placed], dict[str, StreamClock]]:
+    clocks = _clocks(read, measured)
     shifts = _skews(read, clocks)
-    window = read.window = msgspec.structs.replace(window, launches=_launches(read, clocks, shifts))
+    window = read.window = msgspec.structs.replace(read.window, launches=_launches(read, clocks, shifts))
     placed: list[Placed] = []
     for scan in read.scans:
         node = read.places.stream_node(scan.stream)
         shift = shifts.get(node or "", 0.0) if scan.stream.source is Source.SYSLOG else 0.0
         placed += place(scan, read.places, clocks[scan.stream.name], window, shift)
     return placed, clocks
+
+
+def _clocks(read: Evidenced, measured: series.Measured) -> dict[str, StreamClock]:
+    """A clock for each stream. The jobs' logs come first: they tell the cluster's zone where nothing better does."""
+    window = read.window
+    zone = cluster_zone(read.facts, read.attempt)
+    of_jobs = {
+        scan.stream.name: StreamClock(window.start, window.end, scan.samples, local_shift=zone or 0.0)
+        for scan in read.scans
+        if scan.stream.source is Source.APPLOG
+    }
+    others = [scan for scan in read.scans if scan.stream.name not in of_jobs]
+    if zone is None:
+        zone = _system_zone([scan for scan in others if scan.stream.source is Source.SYSLOG], of_jobs, window)
+    boots = _boots(read, measured, zone)
+    return of_jobs | {
+        scan.stream.name: StreamClock(
+            window.start,
+            window.end,
+            scan.samples,
+            covers_job=False,
+            local_shift=zone,
+            boot=boots.get(read.places.stream_node(scan.stream) or ""),
+        )
+        for scan in others
+    }
+
+
+def _boots(read: Evidenced, measured: series.Measured, zone: float) -> dict[str, Boot]:
+    """When each node booted, for its logs in seconds since then: by its logs, by Slurm, by a metric."""
+    found: dict[str, Boot] = {}
+    for scan in read.scans:
+        node = read.places.stream_node(scan.stream)
+        if scan.stream.source is Source.SYSLOG and node is not None:
+            boot = boot_by_samples(scan.samples) or boot_by_header(scan.head, zone) or boot_by_neighbours(scan.samples)
+            if boot is not None:
+                found.setdefault(node, boot)
+    for fact in read.facts:
+        node, at = read.places.known(fact.node), parse_time(fact.fields.get("BootTime"))
+        if fact.kind == "node" and node is not None and at is not None:
+            found.setdefault(node, Boot(at.naive - (zone if at.offset is None else at.offset), "Slurm's BootTime"))
+    for one in measured.series:
+        if one.name == "node_boot_time_seconds" and one.node is not None and one.values[0] > 0:
+            found.setdefault(one.node, Boot(one.values[0], "node_boot_time_seconds"))
+    return found
+
+
+def _system_zone(scans: Sequence[StreamScan], of_jobs: dict[str, StreamClock], window: Window) -> float:
+    """Seconds east of UTC of the nodes' clocks: by an audit line of any of them, by what their logs span together, by
+    the jobs' logs; all nodes of a job are in one zone.
+    """
+    audited = (StreamClock(window.start, window.end, scan.samples, covers_job=False).told_shift for scan in scans)
+    told = [shift for shift in audited if shift is not None]
+    if told:
+        return min(told, key=lambda shift: (-told.count(shift), shift))
+    spanned = zone_by_span([stamp for scan in scans for stamp, _ in scan.samples], window.start, window.end)
+    if spanned is not None:
+        return spanned
+    shifts = {clock.told_shift for clock in of_jobs.values()} - {None}
+    return shifts.pop() or 0.0 if len(shifts) == 1 else 0.0
 
 
 def _launches(read: Evidenced, clocks: dict[str, StreamClock], shifts: dict[str, float]) -> dict[str, float]:

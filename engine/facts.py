@@ -64,10 +64,10 @@ def _on_one_line(fact: Fact) -> Fact:
     return msgspec.structs.replace(fact, text=" ".join(fact.text.split())) if broken else fact
 
 
-def cluster_zone(facts: Iterable[Fact], attempt: Attempt) -> float:
+def cluster_zone(facts: Iterable[Fact], attempt: Attempt) -> float | None:
     """Seconds east of UTC of the cluster's zone: sacct writes local time, the attempt's own times are UTC.
 
-    Told by the row whose start (and end, where it has one) are the attempt's but for a zone.
+    Told by the row whose start (and end, where it has one) are the attempt's but for a zone; None when no row tells.
     """
     fitting = []
     for fact in facts:
@@ -79,14 +79,14 @@ def cluster_zone(facts: Iterable[Fact], attempt: Attempt) -> float:
             continue
         also = None if ended is None or attempt.ended_at is None else ended - shift - attempt.ended_at
         fitting.append((also is None or abs(also) >= 300, abs(shift), shift))
-    return min(fitting, default=(True, 0.0, 0.0))[2]
+    return min(fitting)[2] if fitting else None
 
 
 def of_this_attempt(facts: list[Fact], attempt: Attempt) -> list[Fact]:
     """Without rows of sacct about the job's other attempts (before a requeue), as their times tell."""
     if attempt.started_at is None or attempt.ended_at is None:
         return facts
-    zone = cluster_zone(facts, attempt)
+    zone = cluster_zone(facts, attempt) or 0.0
     own, other = set(), []
     for fact in facts:
         began, ended = _interval(fact)
@@ -239,7 +239,7 @@ def _kubernetes(document: Any, content: bytes) -> Iterator[Fact]:
         if kind == "Pod":
             yield from _pod(item, offset, line)
         elif kind == "Event":
-            yield _event(item, offset, line)
+            yield from _event(item, offset, line)
         else:
             yield from _conditions(item, kind, offset, line)
 
@@ -296,19 +296,22 @@ def _container(container: dict[str, Any], base: str, node: str | None, offset: i
             )
 
 
-def _event(item: dict[str, Any], offset: int, line: int) -> Fact:
+def _event(item: dict[str, Any], offset: int, line: int) -> Iterator[Fact]:
+    """An event, at its first moment; one that was repeated also at its last."""
     about = _dict(item.get("involvedObject") or item.get("regarding"))
-    source = _dict(item.get("source"))
+    source, series = _dict(item.get("source")), _dict(item.get("series"))
     node = _host(about.get("name") if about.get("kind") == "Node" else source.get("host"))
     when = item.get("eventTime") or item.get("lastTimestamp") or item.get("firstTimestamp")
     first = item.get("firstTimestamp") or when
+    last = series.get("lastObservedTime") or item.get("lastTimestamp") or first
     parts = [
         f"event: Kind={about.get('kind')} Object={about.get('name')}" + (f" Node={node}" if node else ""),
-        f"Type={item.get('type')} Reason={item.get('reason')} Count={item.get('count') or 1}",
+        f"Type={item.get('type')} Reason={item.get('reason')} Count={series.get('count') or item.get('count') or 1}",
         f"Message={_flat(item.get('message') or item.get('note') or '')}",
     ]
     fields = {"kind": str(about.get("kind")), "object": str(about.get("name")), "reason": str(item.get("reason"))}
-    return Fact(" ".join(parts), offset, line, parse_time(first), node, "event", fields)
+    for moment in (first, last) if last != first else (first,):
+        yield Fact(" ".join(parts), offset, line, parse_time(moment), node, "event", fields)
 
 
 def _conditions(item: dict[str, Any], kind: str, offset: int, line: int) -> Iterator[Fact]:

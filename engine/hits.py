@@ -60,6 +60,8 @@ class StreamScan(msgspec.Struct):
     samples: list[tuple[Stamp, str]] = []
     ordinary: list[Stamp] = []
     """Times of sampled lines that no rule matched: the job at work, where its progress is not understood."""
+    head: list[str] = []
+    """The first lines of a log of the system: a header may tell when the node booted."""
     hosts: set[str] = set()
     """Hosts that sampled lines name."""
     lines: int = 0

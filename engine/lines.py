@@ -7,6 +7,7 @@ Envelopes are taken off from the outside in, in any nesting: CRI, JSON objects, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -31,18 +32,28 @@ _RAY = re.compile(r"\((?:([\w.:-]+) )?(?:(?:rank|TP|DP|PP)=?(\d+) )?pid=(\d+)(?:
 _KUBECTL = re.compile(r"\[(?:pod/)?([a-z0-9][a-z0-9.-]*)/([\w.-]+)\] ")
 _COMPOSE = re.compile(r"([A-Za-z0-9][\w.-]*?) +\| ")
 _LEVEL = r"(?i:trace|debug|info|notice|warn(?:ing)?|err(?:or)?|crit(?:ical)?|fatal|alert|emerg)"
-_SYSLOG_HOST = re.compile(rf" ?(?!{_LEVEL} )({_HOST}) (?=[\w./@-]+(?:\([\w.-]+\))?(?:\[\d+\])?:(?: |$))")
+_FACILITY = r"(?:(?:kern|user|daemon|auth|authpriv|syslog|cron|local\d)\.[a-z]{3,7} )?"
+_SYSLOG_HOST = re.compile(rf" ?(?!{_LEVEL} )({_HOST}) {_FACILITY}(?=[\w./@-]+(?:\([\w.-]+\))?(?:\[\d+\])?:(?: |$))")
+_DAEMON_HOST = re.compile(rf" ?({_HOST}) (?=kernel:|[\w./@-]+\[\d+\]:)")
+"""The same behind a stamp of dmesg, where a driver and its device stand in the same way (``nvme nvme0: I/O error``)."""
+_KERNEL = re.compile(rf" ?(?:({_HOST}) )?kernel:? (?=\S)")
+"""The kernel's lines where a part of their usual head is missing: the host, the colon or the time."""
 _SYSLOG_TAG = re.compile(r"([\w./@-]+(?:\([\w.-]+\))?)(?:\[(\d+)\])?: ?")
-_RFC5424 = re.compile(rf" ?({_HOST}) ([\w./@-]+) (\S+) (\S+) (?:-|\[[^\]]*\]) ?")
-_PRI = re.compile(r"<\d{1,3}>(?:1 )?")
+_RFC5424 = re.compile(rf" ?({_HOST}) ([\w./@-]+) (\S+) (\S+) (?:-|(?:\[(?:[^\]\\]|\\.)*\])+) ?")
+_PRI = re.compile(r"<\d{1,3}>(?:1 )?|1 (?=\d{4}-\d\d-\d\dT)")
 _NCCL = re.compile(rf"({_HOST}):(\d+):(\d+) \[(\d+)\] ")
 _LOKI = re.compile(r"\{((?:[a-z_][\w]*=\"[^\"]*\",? ?)+)\} ?")
 _LOKI_LABEL = re.compile(r"([a-z_]\w*)=\"([^\"]*)\"")
 _GLOG_TAIL = re.compile(r"\s+(?:\d+ )?[\w./-]+:\d+\] ?")
 _TQDM = re.compile(r".{0,80}?\d{1,3}%\|[^|]{0,200}\| *[\d.,kMG]+/[\d.,kMG?]+ \[[^\]]{0,120}\]")
 _RANK_WORD = re.compile(r"(?:^|[\s|\[(<])(?:global[ _])?[Rr]ank[ _:=]{1,2}(\d{1,6})(?=[\s|\])>,:]|$)")
-_INNER = re.compile(r"(?:\[[^\]\d]{1,24}\]|[A-Z]{4,8}:?|[\w.-]{1,24}:)[ :|-]*(?=[\[(]?20\d\d)")
-"""A tag that stands before the time: ``[titan] 2026-05-03 11:31:38,344``."""
+_INNER = re.compile(
+    r"(?:(?:\[[^\]]{1,48}\]|\([^)]{1,32}\)|[A-Z]{4,8}:?|[\w.-]{1,24}[:>]|[a-z_]{1,16}=\S{1,32})[ :|-]*){1,3}"
+    r"(?=[\[(]?20\d\d[-/]|(?:ts|time)=)"
+)
+"""Tags that stand before the time: ``[titan] 2026-05-03 11:31:38,344``, ``[INFO|trainer.py:811] 2026-05-03 ...``."""
+_CALLER = re.compile(r" ?\[ *[TC]\d+\] ?")
+"""The kernel's mark of the thread or processor that printed a line."""
 _DMESG_LEVEL = re.compile(r"(?:kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|local\d) *:[a-z]+ *: ")
 """``dmesg --decode`` writes facility and level before the time."""
 _JOURNAL = re.compile(r"(MESSAGE|_HOSTNAME|SYSLOG_IDENTIFIER|(?:__|_SOURCE_)REALTIME_TIMESTAMP)=")
@@ -52,7 +63,18 @@ _LAUNCHED = re.compile(
 )
 """``pdsh``, ``clush`` and the launchers on top of them."""
 
-_MESSAGE_KEYS = ("log", "msg", "message", "text", "MESSAGE", "event", "body", "line", "textPayload")
+_BEFORE = re.compile(
+    rf"(?:\[({_HOST})(?: [\w-]{{1,63}})?\]:?|({_HOST})(?::| ?\||(?= (?:\[?20\d\d-|kernel: |[A-Z][a-z]{{2}} [ \d]\d ))))"
+    rf" ?|({_HOST}) [a-z0-9][\w-]{{0,62}} "
+)
+"""A node or a pod (with its container) before the line, as ``pdsh``, ``stern`` and their like write it: taken off only
+where the attempt has one of that name.
+"""
+
+_MESSAGE_KEYS = (
+    "log", "msg", "message", "text", "MESSAGE", "event", "body", "line", "textPayload", "Body", "@message",
+    "short_message", "content",
+)  # fmt: skip
 _NESTED_KEYS = (*_MESSAGE_KEYS, "jsonPayload", "fields", "record", "data")
 """Under which a log shipper puts the whole object that the application wrote."""
 _BREAK = re.compile("[\r\n]")
@@ -68,8 +90,14 @@ _TIME_KEYS = (
     "__REALTIME_TIMESTAMP",
     "datetime",
     "t",
+    "Timestamp",
+    "@t",
+    "created",
 )
-_HOST_KEYS = ("host", "hostname", "_HOSTNAME", "node", "node_name", "nodename")
+_HOST_KEYS = (
+    "host", "hostname", "_HOSTNAME", "node", "node_name", "nodename", "host.name", "k8s.node.name", "kubernetes.host",
+)  # fmt: skip
+_POD_KEYS = ("pod", "pod_name", "k8s.pod.name", "kubernetes.pod_name")
 _RANK_KEYS = ("rank", "global_rank", "RANK", "process_rank")
 _NO_COUNTS = frozenset({*_TIME_KEYS, *_RANK_KEYS, "pid", "tid", "lineno", "line", "thread", "process", "levelno"})
 _TRACE_KEYS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback", "stack", "exc_text", "error")
@@ -85,6 +113,8 @@ class Line(msgspec.Struct):
     pod: str | None = None
     named: str | None = None
     """What a launcher wrote before the line: the host, if the attempt has one of that name."""
+    node: str | None = None
+    """One of the attempt's nodes or pods, by its name before the line."""
     rank: int | None = None
     local_rank: int | None = None
     gpu: int | None = None
@@ -115,7 +145,7 @@ class Line(msgspec.Struct):
     @property
     def lane(self) -> tuple[Any, ...]:
         """Who wrote the line, for putting a traceback together out of interleaved lines."""
-        return (self.pod, self.rank, self.local_rank, self.ip, self.pid)
+        return (self.pod, self.node, self.rank, self.local_rank, self.ip, self.pid)
 
 
 def strip_ansi(raw: bytes) -> bytes:
@@ -128,19 +158,22 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", cut) if _UNPRINTABLE.search(cut) else cut
 
 
-def clean(raw: bytes) -> Line:
-    """Take the envelopes off one raw line (without its line end)."""
+def clean(raw: bytes, nodes: frozenset[str] = frozenset()) -> Line:
+    """Take the envelopes off one raw line (without its line end).
+
+    `nodes`: names of nodes and pods that may stand before it.
+    """
     if len(raw) > 4 * SHOWN and (len(raw) > LONGEST_JSON or b'{"' not in raw[:256]):
         raw = raw[: 3 * SHOWN] + raw[-SHOWN:]
     text = strip_ansi(raw).replace(b"\x00", b"").decode("utf-8", "replace").rstrip("\r\n").removeprefix("\ufeff")
     if "\r" in text:
         first, *more = [part for part in text.split("\r") if part.strip()] or [""]
         line = Line([first], [])
-        _peel(line)
+        _peel(line, nodes)
         line.texts += [_after_bar(part) for part in more]
         return line
     line = Line([text], [])
-    _peel(line)
+    _peel(line, nodes)
     if not line.stamps and line.texts:
         inner = _INNER.match(line.texts[0])
         found = read_stamp(line.texts[0][inner.end() :]) if inner else None
@@ -162,17 +195,25 @@ def _after_bar(text: str) -> str:
     return text[bar.end() :].lstrip() or text if bar else text
 
 
-def _peel(line: Line) -> None:
+def _peel(line: Line, nodes: frozenset[str] = frozenset()) -> None:
     for _ in range(12):
         before = line.texts[0]
         if not before:
             return
         _peel_once(line, before)
+        if nodes and line.node is None and line.texts[0] == before:
+            _peel_node(line, before, nodes)
         if line.texts[0] == before or len(line.texts) > 1:
             break
     if line.texts[0].startswith((" ", "\t")) and line.texts[0].strip().startswith("{"):
         return
     _mentioned_rank(line)
+
+
+def _peel_node(line: Line, text: str, nodes: frozenset[str]) -> None:
+    found = _BEFORE.match(text)
+    if found and (name := found[1] or found[2] or found[3]) in nodes:
+        line.node, line.texts[0] = name, text[found.end() :]
 
 
 def _mentioned_rank(line: Line) -> None:
@@ -192,13 +233,12 @@ def _peel_once(line: Line, text: str) -> None:
     if head in "kumdaslnc" and (level := _DMESG_LEVEL.match(text)):
         line.texts[0] = text[level.end() :]
         return
-    if head == "<":
-        found = _PRI.match(text)
-        if found:
+    if head in "<1" and (found := _PRI.match(text)):
+        stamped = read_stamp(text[found.end() :])
+        tail = stamped and _RFC5424.match(text[found.end() :], stamped[1])
+        if head == "<" or tail:
             line.texts[0] = text[found.end() :]
-            stamped = read_stamp(line.texts[0])
-            tail = stamped and _RFC5424.match(line.texts[0], stamped[1])
-            if stamped and tail and "<" + text[1 : found.end()].rstrip() and text[: found.end()].endswith("1 "):
+            if stamped and tail and text[: found.end()].endswith("1 "):
                 line.stamps.append(stamped[0])
                 line.host, line.tag = line.host or tail[1], tail[2]
                 line.texts[0] = line.texts[0][tail.end() :]
@@ -234,6 +274,9 @@ def _peel_once(line: Line, text: str) -> None:
             if not text.startswith("["):  # Megatron writes " [2026-11-03 02:00:00] iteration ..."
                 return
     if _peel_stamp(line, text):
+        return
+    if line.node is not None and line.tag is None and text.startswith("kernel: "):
+        line.tag, line.texts[0] = "kernel", text[len("kernel: ") :]
         return
     found = _NCCL.match(text)
     if found:
@@ -291,11 +334,13 @@ def _peel_stamp(line: Line, text: str) -> bool:
     stamp, end = found
     line.stamps.append(stamp)
     rest = text[end:]
-    glog = _GLOG_TAIL.match(rest) if stamp.kind == "no_year" else None
+    glog = _GLOG_TAIL.match(rest) if text.lstrip("[")[:1] in "IWEF" else None
     if glog:
         line.texts[0] = rest[glog.end() :]
         return True
-    host = _SYSLOG_HOST.match(rest) if line.tag is None and rest.startswith(" ") else None
+    of_dmesg = stamp.kind == "uptime" or text.startswith("[")
+    named = _DAEMON_HOST if of_dmesg else _SYSLOG_HOST
+    host = named.match(rest) if line.tag is None and rest.startswith(" ") else None
     if host:
         line.host = host[1]
         rest = rest[host.end() :]
@@ -305,8 +350,13 @@ def _peel_stamp(line: Line, text: str) -> bool:
             rest = rest[tag.end() :]
         line.texts[0] = rest
         return True
+    kernel = _KERNEL.match(rest) if line.tag is None and rest.startswith(" ") else None
+    if kernel:
+        line.host, line.tag, line.texts[0] = line.host or kernel[1], "kernel", rest[kernel.end() :]
+        return True
     if stamp.kind == "uptime":
         rest = _DMESG_LEVEL.sub("", rest.lstrip(), count=1)
+        rest = _CALLER.sub("", rest, count=1) if rest.startswith("[") else rest
     line.texts[0] = rest[1:] if rest.startswith(" ") and not rest.startswith("  ") else rest.lstrip()
     return True
 
@@ -334,7 +384,7 @@ def _peel_braces(line: Line, text: str) -> None:
         message = " ".join(f"{k}={v}" for k, v in fields.items() if isinstance(v, str) and k not in _NO_COUNTS)[:500]
     line.shipped = True
     for holder in holders:
-        for name, value in holder.items():
+        for name, value in (*holder.items(), *_record(holder)):
             _take_field(line, name, value)
         fields = holder
     counted = [
@@ -376,6 +426,12 @@ def _message(fields: dict[str, Any]) -> tuple[str | None, list[dict[str, Any]]]:
     return None, holders
 
 
+def _record(fields: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    """loguru's own fields, beside the text that it made of them."""
+    record = fields.get("record")
+    return record.items() if isinstance(record, dict) else ()
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= 4 * SHOWN else text[: 3 * SHOWN] + text[-SHOWN:]
 
@@ -389,12 +445,14 @@ def _take_field(line: Line, name: str, value: Any) -> None:
         line.host = line.host or value
     elif name in _RANK_KEYS and (rank := whole(value)) is not None:
         line.rank = rank
-    elif name == "pod" or name == "pod_name":
-        line.pod = str(value)
+    elif name in _POD_KEYS and isinstance(value, str):
+        line.pod = value
+    elif name == "host" and isinstance(value, dict):
+        line.host = line.host or _text(value.get("name") or value.get("hostname"))
     elif name == "kubernetes" and isinstance(value, dict):
         line.host = line.host or _text(value.get("host") or value.get("node_name"))
         line.pod = line.pod or _text(value.get("pod_name"))
-    elif name in ("labels", "resource", "stream") and isinstance(value, dict):
+    elif name in ("labels", "resource", "stream", "attributes", "Resource", "Attributes") and isinstance(value, dict):
         for inner, said in value.items():
             if isinstance(said, (str, dict)) and inner not in _TIME_KEYS:
                 _take_field(line, inner, said)

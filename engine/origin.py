@@ -69,6 +69,12 @@ class Places:
         """The allocated node that `host` names, with or without domain; None when it is not one of the job."""
         return self._names.known(host) if host else None
 
+    @property
+    def names(self) -> frozenset[str]:
+        """How the nodes are called, with and without domain, and the pods that are known."""
+        nodes = self.attempt.nodes
+        return frozenset({*nodes, *(node.split(".", 1)[0] for node in nodes), *self.pods})
+
     def learn_rank(self, rank: int, node: str) -> None:
         known = self.known(node)
         if known:
@@ -113,7 +119,12 @@ class Places:
         """Learn from the lines of the `origin` rules."""
         for hit in hits:
             captures, line = hit.captures, hit.cleaned
-            host = self.known(line.host) or self.stream_node(stream) or self.known(captures.get("node"))
+            host = (
+                self.known(self.pods.get(line.node or "", line.node))
+                or self.known(line.host)
+                or self.stream_node(stream)
+                or self.known(captures.get("node"))
+            )
             rank = line.rank if line.rank is not None else stream.rank
             if "tasks" in captures:
                 self._learn_tasks(captures["node"], captures["tasks"])
@@ -172,6 +183,8 @@ class Places:
         named = captures.get("node")
         if named:
             return self.known(named) or self.pods.get(named) or named.strip("[]")
+        if line.node and (known := self.known(self.pods.get(line.node, line.node))):
+            return known
         if line.host and (known := self.known(line.host)):
             return known
         if line.named and (known := self.known(line.named)):

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import hyperscan
@@ -28,6 +28,7 @@ from engine.model import Role, Source, Stream
 from engine.patterns import to_scanner
 from engine.rule import Matcher, Rule
 from engine.ruleset import Ruleset
+from engine.uptime import HEADER_LINES
 
 __all__ = ["Hit", "Mark", "Scanner", "StreamScan"]
 
@@ -42,10 +43,15 @@ _HANDLED = re.compile(
 """Words before an exception's name, in a line without traceback, which say that the program dealt with it."""
 SAMPLES_PER_BLOCK = 40
 SAMPLES_LATER = 6
+MOST_SAMPLES = 400
+FEW_SAMPLES = 20
+"""Samples up to which the stamps of matched lines count as well: where most lines have none, these tell the zone."""
 """Lines of a block whose time stamps are looked at for the clock and the coverage."""
 PROGRESS_PER_BLOCK = 400
 """Lines of progress read of each of the first blocks; of later ones a few are enough."""
 PROGRESS_BLOCKS = 8
+_TELL_TIME = (b"audit(", b"setting system clock", b"RTC time:")
+"""Lines that hold the time of day beside a stamp that does not: looked for where they stand."""
 TAIL_OF_BLOCK = 16 << 10
 PROGRESS_LATER = 4
 
@@ -56,6 +62,10 @@ _ADMITS: dict[Source, frozenset[Source]] = {
     Source.FLIGHT_RECORDER: frozenset({Source.FLIGHT_RECORDER}),
 }
 """Which rules may match in which streams: a job's log may hold anything, a kernel log never the job's output."""
+
+
+_Matched = tuple[int, Matcher, dict[str, str], str]
+"""Number of the matcher, the matcher, its captures, the part of the line that it matched."""
 
 
 class Scanner:
@@ -80,15 +90,18 @@ class Scanner:
         self._progress_database = database_of(marks) if marks else None
         self._cleaner = Cleaner()
 
-    def scan(self, stream: Stream) -> StreamScan:
-        """Read the stream once. Raises OSError and what a damaged compressed stream raises."""
-        return _Pass(self, stream).run()
+    def scan(self, stream: Stream, nodes: frozenset[str] = frozenset()) -> StreamScan:
+        """Read the stream once. Raises OSError and what a damaged compressed stream raises.
+
+        `nodes`: the attempt's, by every name that a launcher may write before a line.
+        """
+        return _Pass(self, stream, nodes).run()
 
 
 class _Pass:
     """One pass over one stream."""
 
-    def __init__(self, scanner: Scanner, stream: Stream) -> None:
+    def __init__(self, scanner: Scanner, stream: Stream, nodes: frozenset[str]) -> None:
         self._s = scanner
         self._stream = stream
         self._admitted = _ADMITS.get(stream.source, frozenset(Source))
@@ -98,7 +111,7 @@ class _Pass:
         self._shown: Counter[str] = Counter()
         self._far: dict[int, int] = {}
         """Start of a very long line -> where in it the match ends."""
-        self._clean = lru_cache(maxsize=4096)(clean)
+        self._clean = lru_cache(maxsize=4096)(partial(clean, nodes=nodes))
 
     def run(self) -> StreamScan:
         last_block = None
@@ -177,9 +190,13 @@ class _Pass:
                 break
             starts.add(position)
         is_early = block.base < PROGRESS_BLOCKS * BLOCK and self._stream.source is not Source.APPLOG
-        audit = block.data.find(b"audit(", block.start, block.end) if is_early else -1
-        if audit >= 0:
-            starts.add(max(block.data.rfind(b"\n", 0, audit) + 1, block.start))
+        for told in _TELL_TIME if is_early else ():
+            place = block.data.find(told, block.start, block.end)
+            if place >= 0:
+                starts.add(max(block.data.rfind(b"\n", 0, place) + 1, block.start))
+        if is_early and block.base == 0:
+            head = block.data[block.start : block.end].split(b"\n", HEADER_LINES)[:HEADER_LINES]
+            self._result.head = [raw[:400].decode("utf-8", "replace") for raw in head]
         for start in sorted(starts):
             line = self._clean(line_at(block, start))
             if start not in found and line.stamp is not None and len(self._result.ordinary) < 400:
@@ -187,7 +204,7 @@ class _Pass:
             if line.host is not None and len(self._result.hosts) < 4096:
                 self._result.hosts.add(line.host)
             for stamp in line.stamps:
-                if len(self._result.samples) < 400:
+                if len(self._result.samples) < MOST_SAMPLES:
                     self._result.samples.append((stamp, line.text))
             if line.stamp is not None:
                 self._result.first = self._result.first or line.stamp
@@ -199,7 +216,7 @@ class _Pass:
         line = self._line(block, start)
         if self._s._traceback_id in ids:
             self._read_traceback(block, start, number)
-        matched: list[tuple[int, Matcher, dict[str, str], str]] = []
+        matched: list[_Matched] = []
         for matcher_id in sorted(ids):
             if matcher_id >= self._s._traceback_id:
                 continue
@@ -217,12 +234,24 @@ class _Pass:
                     break
         if matched:
             # max() takes the first of equals: the order of the rules decides then.
-            _, matcher, captures, text = (
-                matched[0] if len(matched) == 1 else max(matched, key=lambda m: self._weight(m[0], m[3]))
-            )
+            best = matched[0] if len(matched) == 1 else max(matched, key=lambda m: self._weight(m[0], m[3]))
+            _, matcher, captures, text = best
             self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
+            if len(matched) > 1:
+                self._keep_consequences(block, start, number, raw, line, best, matched)
         elif self._s._bare_id in ids and offset not in self._in_traceback and self._stream.source is Source.APPLOG:
             self._bare_exception(block, start, number, raw, line)
+
+    def _keep_consequences(
+        self, block: Block, start: int, number: int, raw: bytes, line: Line, best: _Matched, matched: list[_Matched]
+    ) -> None:
+        """A line that tells of a consequence in the words of several families is shown under each of them."""
+        families = {best[1].spec.id.partition(".")[0]}
+        for _, matcher, captures, text in sorted(matched, key=lambda m: (-self._weight(m[0], m[3]), m[0])):
+            rule = matcher.meaning(captures)
+            if rule.role in _CONSEQUENCES and rule.family not in families:
+                families.add(rule.family)
+                self._keep(block, start, number, raw, line, rule, captures, text)
 
     def _only_quoted(self, matcher: Matcher, captures: dict[str, str], text: str) -> bool:
         """A job's log quotes errors; what may be a root must have happened."""
@@ -292,6 +321,16 @@ class _Pass:
         position = told[0] - block.base
         raw = line_at(block, position)
         self._keep(block, position, told[1], raw, self._clean(raw), rule, captures, text, frames=frames)
+        if rule.family != "python":
+            self._keep_exception(block, position, told[1], raw, rule, text, frames)
+
+    def _keep_exception(
+        self, block: Block, position: int, number: int, raw: bytes, rule: Rule, text: str, frames: str
+    ) -> None:
+        """That a process ended with an exception is a consequence of its own, whoever knows its words better."""
+        general = self._exception_rule(text, frames)
+        if general is not None and general[0].family != rule.family and general[0].role in _CONSEQUENCES:
+            self._keep(block, position, number, raw, self._clean(raw), *general, text)
 
     def _exception_meaning(self, text: str, frames: str) -> tuple[Rule, dict[str, str]] | None:
         """What an exception means: by the exception rules, or by a line rule that knows its text better."""
@@ -362,10 +401,11 @@ class _Pass:
             frames=frames,
             bare=bare,
         )
-        if hit.stamp is None:
-            hit.stamp = find_stamp(text) if "AT 20" in text else None
-            if hit.stamp is not None and len(self._result.samples) < 400:
-                self._result.samples.append((hit.stamp, text))
+        few = FEW_SAMPLES
+        if hit.stamp is None and "AT 20" in text:
+            hit.stamp, few = find_stamp(text), MOST_SAMPLES
+        if hit.stamp is not None and len(self._result.samples) < few:
+            self._result.samples.append((hit.stamp, text))
         if hit.stamp is None:
             hit.stamp, hit.inherited = self._neighbour_stamp(block, start, number, line.lane)
             if hit.inherited and hit.inherited.endswith("after it"):
@@ -483,6 +523,7 @@ class _Pass:
 
 
 _MAY_BE_ROOT = (Role.CAUSE, Role.EITHER)
+_CONSEQUENCES = (Role.SYMPTOM, Role.TEARDOWN)
 _VAGUE = ("python.runtime-error", "python.exception", "python.os-error", "python.thread-exception")
 _WHILE_CLEANING_UP = (*_VAGUE, "python.code-error", "python.data-lookup")
 _COPIES = (

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from engine.clock import Stamp, StreamClock, parse_time, read_stamp
+from engine.clock import Stamp, StreamClock, parse_time, read_stamp, zone_by_span
 from engine.model import rfc3339
 from tests.engine.evidence import attempt, case
 
@@ -46,6 +46,25 @@ SAME_MOMENT = [
     "INFO 11-03 04:12:09 x",
     "20261103 04:12:09 x",
     "[20261103-04:12:09] x",
+    "20261103T041209Z x",
+    "Tue 2026-11-03 04:12:09 UTC x",
+    "2026 Nov  3 04:12:09 x",
+    "Nov  3 2026 04:12:09 x",
+    "Nov 03, 2026 04:12:09 x",
+    "Nov 3, 2026 @ 04:12:09.000 x",
+    "[Nov 03 2026 04:12:09] [ERROR] [tid 841] x",
+    "[Nov  3 04:12:09.000000] x",
+    "[Nov 03 04:12:09.000000 2211 0x7f1] x",
+    "03/Nov/2026:04:12:09 +0000 x",
+    "[03/Nov/2026 05:12:09 +0100] x",
+    "03-Nov-2026 04:12:09 x",
+    "03.11.2026 04:12:09 x",
+    "E20261103 04:12:09.000000 12345 file.cc:12] x",
+    "[NeMo W 2026-11-03 04:12:09 nemo_logging:405] x",
+    "[I 2026-11-03 04:12:09,000] x",
+    "[WARNING|2026-11-03 04:12:09] x",
+    "[1793679129] x",
+    "[1793679129.000] x",
     "Nov  3 04:12:09 x",
     "<3>Nov  3 04:12:09 x",
     "[Tue Nov  3 04:12:09 2026] x",
@@ -149,6 +168,56 @@ def test_uptime_needs_an_anchor() -> None:
     )
     said = "[    1.000000] rtc_cmos rtc_cmos: setting system clock to 2026-11-03T01:56:46 UTC (1793671006)"
     assert resolved("[ 8123.000000] x", said) == "2026-11-03T04:12:08.000000Z"
+
+
+UPTIME = "[ 8123.000000] NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "by"),
+    [
+        ({"syslog/n1.log": f"[    1.000000] PM: RTC time: 01:56:47, date: 2026-11-03\n{UPTIME}"}, "both times"),
+        ({"syslog/n1.log": f"[    1.000000] RTC time:  1:56:47, date: 11/03/26\n{UPTIME}"}, "both times"),
+        ({"syslog/n1.log": f"# dmesg of n1, booted 2026-11-03 01:56:46\n{UPTIME}"}, "header"),
+        ({"syslog/n1.log": f"btime 1793671006\n{UPTIME}"}, "header"),
+        (
+            {
+                "syslog/n1.dmesg": UPTIME,
+                "syslog/n1.log": "2026-11-03T04:00:00+00:00 n1 kernel: [ 7394.000000] usb 1-1: new device\n",
+            },
+            "another log",
+        ),
+        (
+            {"syslog/n1.log": UPTIME, "scheduler/scontrol-nodes.txt": "NodeName=n1 BootTime=2026-11-03T01:56:46\n"},
+            "Slurm's BootTime",
+        ),
+        (
+            {
+                "syslog/n1.log": UPTIME,
+                "metrics/boot.json": '{"data":{"result":[{"metric":{"__name__":"node_boot_time_seconds",'
+                '"instance":"n1:9100"},"values":[[1793671200,"1793671006"]]}]}}',
+            },
+            "node_boot_time_seconds",
+        ),
+    ],
+    ids=["RTC", "RTC of older kernels", "header", "btime", "another log", "scontrol", "metric"],
+)
+def test_uptime_is_anchored_by_whatever_tells_when_the_node_booted(files: dict[str, bytes | str], by: str) -> None:
+    found = attempt(files, nodes=("n1", "n2"), ended_at="2026-11-03T04:30:00Z").diagnosed()
+    lost = next(e for e in found.evidence if "Xid" in e.text)
+    assert lost.at is not None and lost.at.startswith("2026-11-03T04:12:09")
+    assert by in lost.clock
+    assert found.root_cause and found.root_cause.nodes == ("n1",)
+
+
+def test_system_logs_tell_their_zone_by_what_they_span_together() -> None:
+    local = [f"Nov  3 {hour:02}:{minute:02}:00 x" for hour in range(7, 12) for minute in (5, 50)]
+    stamps = [read(line)[0] for line in local]
+    start, end = AT - 7200, AT + 7200  # 02:12 to 06:12
+    assert zone_by_span(stamps, start, end) == 5 * 3600
+    assert zone_by_span(stamps[:4], start, end) is None, "too few"
+    inside = [read(line.replace("Nov  3 07", "Nov  3 02"))[0] for line in local[:2]]
+    assert zone_by_span([*inside, *stamps], start, end) is None, "a log that begins with the job as it is"
 
 
 def test_the_clock_says_how_it_was_found() -> None:

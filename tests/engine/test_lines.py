@@ -55,6 +55,37 @@ ENVELOPES = {
         '<34>1 2026-11-03T04:12:09.003Z n2.example.com trainer 123 ID47 [x@1 iut="3"] loss is nan',
         {"host": "n2.example.com", "tag": "trainer"},
     ),
+    "RFC 5424 with several elements": (
+        '<34>1 2026-11-03T04:12:09.003Z n2 trainer - - [a sequenceId="29"][b@1 c="d]"] loss is nan'.replace("d]", "d"),
+        {"host": "n2", "tag": "trainer"},
+    ),
+    "RFC 5424 without priority": (
+        "1 2026-11-03T04:12:09.003Z n2 kernel - - - loss is nan",
+        {"host": "n2", "tag": "kernel"},
+    ),
+    "journalctl -o short-full": (
+        "Tue 2026-11-03 04:12:09 UTC n2 kernel: loss is nan",
+        {"host": "n2", "tag": "kernel"},
+    ),
+    "syslog with facility": ("Nov  3 04:12:09 n2 kern.err kernel: loss is nan", {"host": "n2", "tag": "kernel"}),
+    "kernel without a host": ("Nov  3 04:12:09 kernel: loss is nan", {"tag": "kernel"}),
+    "kernel with its caller": (
+        "Nov  3 04:12:09 n2 kernel: [ 8123.456789][ T1234] loss is nan",
+        {"host": "n2", "tag": "kernel"},
+    ),
+    "JSON of ECS": (
+        '{"@timestamp":"2026-11-03T04:12:09Z","message":"loss is nan","host":{"name":"n2"}}',
+        {"host": "n2"},
+    ),
+    "JSON of OpenTelemetry": (
+        '{"Timestamp":"2026-11-03T04:12:09Z","Body":"loss is nan","Resource":{"k8s.node.name":"n2",'
+        '"k8s.pod.name":"w-1"}}',
+        {"host": "n2", "pod": "w-1"},
+    ),
+    "JSON of loguru": (
+        '{"text":"loss is nan","record":{"time":{"repr":"2026-11-03 04:12:09+00:00","timestamp":1793679129.0}}}',
+        {},
+    ),
     "RFC 5424 with nothing": (
         "<34>1 2026-11-03T04:12:09.003Z n2 trainer - - - loss is nan",
         {"host": "n2", "tag": "trainer"},
@@ -208,3 +239,50 @@ def test_control_and_bidirectional_characters_are_made_visible() -> None:
     assert printable("a\u202eb\x07c\u200bd\ufeff") == "a<U+202E>b<U+0007>c<U+200B>d<U+FEFF>"
     assert printable("x" * (SHOWN + 5)).endswith("... [5 more characters]")
     assert printable("tab\tstays") == "tab\tstays"
+
+
+@pytest.mark.parametrize(
+    ("raw", "named"),
+    [
+        ("n2: loss is nan", "n2"),
+        ("[n2] 2026-11-03T04:12:09Z loss is nan", "n2"),
+        ("n2 2026-11-03T04:12:09Z loss is nan", "n2"),
+        ("n2 | loss is nan", "n2"),
+        ("n2: 12: loss is nan", "n2"),
+        ("w-1 pytorch loss is nan", "w-1"),
+        ("[w-1 pytorch] loss is nan", "w-1"),
+        ("n2 kernel: loss is nan", "n2"),
+    ],
+)
+def test_a_node_or_pod_of_the_attempt_before_a_line_is_taken_off(raw: str, named: str) -> None:
+    line = clean(raw.encode(), frozenset({"n2", "w-1"}))
+    assert (line.node, line.text) == (named, "loss is nan")
+    assert clean(raw.replace(named, "nobody7").encode(), frozenset({"n2", "w-1"})).node is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "[INFO|trainer.py:811] 2026-11-03 04:12:09,123 >> loss is nan",
+        "[Gloo] 2026-11-03 04:12:09,123 loss is nan",
+        "level=info ts=2026-11-03T04:12:09.123Z loss is nan",
+        "(n7) 2026-11-03 04:12:09 loss is nan",
+    ],
+)
+def test_tags_may_stand_before_the_time(raw: str) -> None:
+    (stamp,) = clean(raw.encode()).stamps
+    assert stamp.kind == "full"
+
+
+def test_a_time_that_a_sentence_speaks_of_is_not_its_own() -> None:
+    assert clean(b"resuming from the checkpoint of 2026-10-28 11:00:00").stamps == []
+
+
+@pytest.mark.parametrize(
+    "stamp", ["[ 8123.456789]", "[Tue Nov  3 04:12:09 2026]", "[2026-11-03T04:12:09,000000+00:00]"]
+)
+def test_a_driver_and_its_device_are_no_host_and_program(stamp: str) -> None:
+    line = clean(f"{stamp} nvme nvme0: I/O 23 QID 5 timeout, aborting".encode())
+    assert (line.host, line.text) == (None, "nvme nvme0: I/O 23 QID 5 timeout, aborting")
+    line = clean(f"{stamp} n2 kernel: nvme nvme0: controller is down".encode())
+    assert (line.host, line.tag, line.text) == ("n2", "kernel", "nvme nvme0: controller is down")
