@@ -92,8 +92,11 @@ def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: boo
         Ruled(f, refuted=against(f, known, alive), doubtful=without_its_log(f, known) is not None) for f in possible
     ]
     choice = Choice(ruled=ruled)
+    raised = {id(r.finding) for r in ruled if r.refuted is None and _took_the_node(r.finding, possible)}
     for strong in (True, False):
-        stage = [r for r in ruled if r.refuted is None and (strong == is_strong(r.finding) or not strong)]
+        stage = [
+            r for r in ruled if r.refuted is None and (is_strong(r.finding) or id(r.finding) in raised or not strong)
+        ]
         _explain(stage)
         roots = _without_external([r for r in stage if r.open], choice)
         if roots:
@@ -107,6 +110,20 @@ def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: boo
             if one.open and one.finding not in choice.roots and not is_strong(one.finding):
                 one.weak = "it is often the far side of something else, and a firmer cause stands"
     return choice
+
+
+def _took_the_node(finding: Finding, possible: list[Finding]) -> bool:
+    """Does the finding say what a node was lost of? That a node was lost is only how it looks from outside."""
+    if is_strong(finding) or finding.node is None:
+        return False
+    return any(
+        other.rule.sub_domain == "node_failure"
+        and other.node == finding.node
+        and is_strong(other)
+        and finding.rule.may_explain(other.rule.id)
+        and may_explain(finding, other)
+        for other in possible
+    )
 
 
 def never_began(choice: Choice) -> Choice | None:
@@ -155,21 +172,39 @@ def _globbed(rule_id: str, pattern: str) -> bool:
 
 
 def _explain(stage: list[Ruled]) -> None:
+    by_finding = {id(one.finding): one for one in stage}
     for effect in stage:
         if effect.explained_by is not None:
             continue
-        causes = [c.finding for c in stage if c is not effect and may_explain(c.finding, effect.finding)]
-        causes = [c for c in causes if not (may_explain(effect.finding, c) and _before(effect.finding, c))]
+        causes = [c for c in stage if c is not effect and may_explain(c.finding, effect.finding)]
+        causes = [
+            c for c in causes if not _rather(effect.finding, c.finding) and not _leads_back(c, effect, by_finding)
+        ]
         if causes:
-            effect.explained_by = min(
-                causes, key=lambda c: (rank_class(c), c.onset if c.onset is not None else float("inf"), c.key)
-            )
+            effect.explained_by = min((c.finding for c in causes), key=_precedence)
 
 
-def _before(one: Finding, other: Finding) -> bool:
-    """Is `one` the better explanation of the two? By class, then by time, then by name: never both."""
-    mine = (rank_class(one), one.onset if one.onset is not None else float("inf"), one.key)
-    return mine < (rank_class(other), other.onset if other.onset is not None else float("inf"), other.key)
+def _precedence(finding: Finding) -> tuple[int, float, tuple[str, str, str, str]]:
+    """By class, then by time, then by name: never two alike."""
+    return (rank_class(finding), finding.onset if finding.onset is not None else float("inf"), finding.key)
+
+
+def _rather(one: Finding, other: Finding) -> bool:
+    """Could `one` explain `other`, and better than the other way round? What a rule names goes before what it may."""
+    if not may_explain(one, other):
+        return False
+    named, back = one.rule.may_explain(other.rule.id), other.rule.may_explain(one.rule.id)
+    return named if named != back else _precedence(one) < _precedence(other)
+
+
+def _leads_back(cause: Ruled, effect: Ruled, by_finding: dict[int, Ruled]) -> bool:
+    """Is the cause itself explained by the effect, over however many steps?"""
+    step: Ruled | None = cause
+    while step is not None and step.explained_by is not None:
+        if step.explained_by is effect.finding:
+            return True
+        step = by_finding.get(id(step.explained_by))
+    return False
 
 
 def may_explain(cause: Finding, effect: Finding) -> bool:

@@ -21,13 +21,17 @@ from engine.facts import Fact
 from engine.findings import Placed
 from engine.lastwords import Words, last_words
 from engine.lines import printable, whole
-from engine.model import Source, Stream
+from engine.model import Role, Source, Stream
 from engine.origin import Places
 
 _SAME_SIZES = ("allreduce", "broadcast", "allgather", "reducescatter", "barrier")
 _PAIR = re.compile(r"(?P<op>send|recv) (?P<me>\d+)(?:->|<-)(?P<peer>\d+)")
 BAR = "collective.bar"
 _GAVE_UP = re.compile(r"(?i)collective operation timeout|wait timeout after|timed out after \d+ ?ms|barrier.{0,40}time")
+_TO_MASTER = ("pytorch.store-", "pytorch.connect-", "pytorch.rendezvous-")
+"""Every rank is connected to the one store: who loses it says nothing about its node."""
+_OF_OTHERS = ("slurm.", "k8s.", "pytorch.child-", "python.child-")
+"""What a launcher says of a process that ended is no complaint of that process."""
 _NUMEL = re.compile(r"NumelIn=(\d+), NumelOut=(\d+)")
 _PHASES = (
     (
@@ -61,7 +65,7 @@ class Missing(msgspec.Struct):
     ranks: tuple[int, ...] = ()
     nodes: tuple[str, ...] = ()
     by: str = ""
-    """watchdog | flight recorder"""
+    """watchdog | flight recorder | report of the ranks | words of its peers"""
     seq: str = ""
     facts: list[Fact] = []
 
@@ -267,9 +271,9 @@ def still_preparing(placed: Sequence[Placed]) -> list[Fact]:
 
 def who_is_missing(placed: Sequence[Placed], dumps: Dumps, places: Places, streams: Sequence[Stream]) -> Missing:
     """Ranks that the others waited for, and what they said last."""
-    missing = _by_dumps(dumps) or _by_watchdog(placed, places)
+    missing = _by_dumps(dumps) or _by_report(placed, places) or _by_watchdog(placed, places)
     if missing is None:
-        return Missing()
+        return _by_peers(placed, places, streams) or Missing()
     missing.nodes = tuple(sorted({places.ranks[rank] for rank in missing.ranks if rank in places.ranks}))
     if len(missing.ranks) <= 8:
         said = last_words(missing.ranks, streams)
@@ -299,6 +303,44 @@ def _by_watchdog(placed: Sequence[Placed], places: Places) -> Missing | None:
     if absent and len(ranks) >= 0.6 * len(everyone) and len(absent) <= max(1, len(everyone) // 4):
         return Missing(tuple(sorted(absent)), by="watchdog", seq=seq)
     return None
+
+
+def _by_report(placed: Sequence[Placed], places: Places) -> Missing | None:
+    """Ranks of which a report of the others says that they did not come (desync report, monitored barrier)."""
+    named: set[int] = set()
+    for one in placed:
+        listed = re.findall(r"\d+", one.hit.captures.get("absent", "")) if one.aside is None else []
+        named |= {rank for text in listed if (rank := whole(text)) is not None and rank in places.ranks}
+    if not named or len(named) > max(1, len(places.ranks) // 4):
+        return None
+    return Missing(tuple(sorted(named)), by="report of the ranks")
+
+
+def _by_peers(placed: Sequence[Placed], places: Places, streams: Sequence[Stream]) -> Missing | None:
+    """The node that several others lost their connections to, and that complains of nothing itself.
+
+    Who lost a connection, or timed out, closes its own ones next, and is then named in turn: only who is named and was
+    silent may have been first. Its silence says something only when its log was read, or when all others have spoken.
+    """
+    lost: dict[str, set[str]] = {}
+    complain: set[str | None] = set()
+    heard = {places.stream_node(stream) for stream in streams if stream.source is Source.APPLOG}
+    for one in placed:
+        if one.hit.source is not Source.APPLOG or one.aside:
+            continue
+        heard.add(one.node)
+        if one.rule.role is not Role.SYMPTOM or one.rule.id.startswith(_OF_OTHERS):
+            continue
+        complain.add(one.node)
+        if one.peer and one.node and one.peer != one.node and not one.rule.id.startswith(_TO_MASTER):
+            lost.setdefault(one.node, set()).add(one.peer)
+    named = Counter(peer for peers in lost.values() for peer in peers)
+    silent = [node for node in sorted(named) if node not in complain]
+    if len(silent) != 1 or named[silent[0]] < 2:
+        return None
+    if silent[0] not in heard and len(lost) < len(places.attempt.nodes) - 1:
+        return None
+    return Missing((), (silent[0],), by="words of its peers")
 
 
 def _silence(rank: int, words: Words, places: Places) -> Fact:

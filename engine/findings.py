@@ -237,11 +237,21 @@ def lapse_persistent(placed: list[Placed], window: Window) -> None:
     for one in placed:
         if one.aside or not one.rule.persists or one.at is None or not window.before(one.at, one.node):
             continue
+        if one.rule.persists_with and not any(_bears_out(other, one) for other in placed):
+            one.aside = "it happened before the attempt began, and nothing of the attempt points to it"
+            continue
         for other in placed:
             same = other.node == one.node and other.at is not None and other.at > one.at
             if same and (window.start is None or (other.at or 0) <= window.start) and _clears(one.rule, other.rule.id):
                 one.aside = f"it happened before the attempt began and was cleared since ({other.hit.text[:80]})"
                 break
+
+
+def _bears_out(other: Placed, one: Placed) -> bool:
+    """Does `other` show that the old condition `one` still held: at the same node, or by naming it as its peer?"""
+    return (
+        other.aside is None and one.node in (other.node, other.peer) and _listed(other.rule.id, one.rule.persists_with)
+    )
 
 
 def lapse_healed(placed: list[Placed], trouble: float | None, last_progress: float | None) -> None:
@@ -269,9 +279,11 @@ def _same_place(one: Placed, other: Placed) -> bool:
 
 
 def _clears(rule: Rule, other: str) -> bool:
-    return any(
-        other == pattern or (pattern.endswith("*") and other.startswith(pattern[:-1])) for pattern in rule.cleared_by
-    )
+    return _listed(other, rule.cleared_by)
+
+
+def _listed(rule_id: str, patterns: Iterable[str]) -> bool:
+    return any(rule_id == one or (one.endswith("*") and rule_id.startswith(one[:-1])) for one in patterns)
 
 
 def group(placed: Iterable[Placed], window: Window) -> list[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from engine.findings import Finding, Placed, Window
@@ -14,6 +16,9 @@ REACH = 300.0
 """Seconds before the job stopped from which on something that is often harmless may have stopped it."""
 AT_WORK = 600.0
 """Seconds for which a log must go on as usual to show that the job worked, where its progress is not understood."""
+
+_STATE = re.compile(r"(?:pod)?condition: |container: .*State=waiting")
+"""What a scheduler's object says of itself since a moment: it still held when the object was read."""
 
 EXTERNAL_ENDS = {("scheduler", sub) for sub in ("preemption", "time_limit", "cancelled", "eviction")}
 
@@ -57,13 +62,15 @@ class Known(msgspec.Struct, frozen=True):
     degraded: bool
     loose_clocks: frozenset[str] = frozenset()
     """Nodes whose clock had nothing to go by."""
+    missing: frozenset[int] = frozenset()
+    """Ranks that the others waited for: what such a rank says of itself is never too late."""
 
 
 def against(finding: Finding, known: Known, alive: list[Finding]) -> str | None:
     """What speaks against the finding as the root, in words; None when nothing does."""
     return (
         _refuted(finding, known.progress, known.window, known.degraded)
-        or _was_late(finding, known.trouble)
+        or _was_late(finding, known)
         or without_its_log(finding, known)
         or _out_of_reach(finding, known)
         or (None if is_strong(finding) else _fell_short(finding, known, alive))
@@ -80,10 +87,17 @@ def without_its_log(finding: Finding, known: Known) -> str | None:
     return f"without the kernel log of {node} a hardware fault can't be ruled out"
 
 
+def _borrowed(placed: Placed) -> bool:
+    """Is its time only another rank's, which it was written next to? Ranks' lines are not in each other's order."""
+    return placed.hit.inherited is not None and placed.hit.inherited.endswith("of another rank")
+
+
 def _out_of_reach(finding: Finding, known: Known) -> str | None:
     """Without the job's own log nothing shows that an early fault stopped it: then it must stand near the end."""
     end = known.window.end
     if known.has_job_log or finding.last is None or end is None or is_end(finding) or finding.rule.degrades:
+        return None
+    if any(_STATE.match(placed.hit.text) for placed in finding.placed):
         return None
     early = end - finding.last
     if early <= finding.rule.within:
@@ -126,8 +140,11 @@ def _refuted_by_order(finding: Finding, progress: Progress) -> str | None:
     return f"training went on after it ({after} lines of progress in the same log)" if after >= 2 else None
 
 
-def _was_late(finding: Finding, trouble: float | None) -> str | None:
+def _was_late(finding: Finding, known: Known) -> str | None:
+    trouble = known.trouble
     if trouble is None or finding.onset is None or is_end(finding) or finding.placed[0].hit.earliest_unknown:
+        return None
+    if known.missing.intersection(finding.ranks) or all(_borrowed(p) for p in finding.placed):
         return None
     late = finding.onset - trouble
     return f"it came {_minutes(late)} after the job was already stuck or failing" if late > LATE else None

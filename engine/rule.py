@@ -65,6 +65,7 @@ class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     delay: str | None = None
     survives: str | None = None
     persists: bool | None = None
+    persists_with: tuple[str, ...] | None = None
     cleared_by: tuple[str, ...] | None = None
     degrades: bool | None = None
     on_one_node: str | None = None
@@ -135,6 +136,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     delay: float
     survives: float
     persists: bool
+    persists_with: tuple[str, ...]
+    """Seen before the start, it counts only beside one of these at the same node, or naming it as their peer."""
     cleared_by: tuple[str, ...]
     degrades: bool
     on_one_node: tuple[str, str] | None
@@ -281,7 +284,8 @@ def build_rule(parts: dict[str, Any], status: str) -> Rule:
         within=seconds(parts.get("within") or "35m"),
         delay=seconds(parts.get("delay") or "0s"),
         survives=seconds(parts.get("survives") or "90s"),
-        persists=bool(parts.get("persists")),
+        persists=bool(parts.get("persists") or parts.get("persists_with")),
+        persists_with=tuple(parts.get("persists_with") or ()),
         cleared_by=tuple(parts.get("cleared_by") or ()),
         degrades=bool(parts.get("degrades")),
         on_one_node=_pair(parts.get("on_one_node")),

@@ -249,6 +249,12 @@ def _unattributed(told: Told, trail: Trail) -> list[str]:
             f"Rank {ranks}{_where(told.missing.nodes)} is what the others waited for, by the {told.missing.by}; "
             "what stopped it is not in the evidence."
         )
+    elif told.missing.nodes:
+        ids = [e for f in symptoms for p in f.placed if p.peer in told.missing.nodes for e in [trail.of(p)]][:4]
+        said.append(
+            f"Several nodes lost their connections to {', '.join(told.missing.nodes)}, which complains of nobody; "
+            f"what happened there is not in the evidence {refs(ids)}."
+        )
     gaps = [report.note for report in told.coverage if report.status in ("missing", "empty", "partial") and report.note]
     if gaps:
         said.append("What would decide: " + " ".join(gaps[:3]))
