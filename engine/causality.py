@@ -310,6 +310,10 @@ def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
         reach = TIED_LOOSE if where and at and loose.intersection((where, at)) else TIED
         if gap is None or gap > reach or (where == at and gap > SAME_CLOCK):
             one.later_than = first.finding
+    if any(r.open and _has_own_time(r.finding) for r in roots):
+        for one in roots:
+            if one.open and not (is_strong(one.finding) or _has_own_time(one.finding)):
+                one.weak = "when it happened is only known by its neighbours, and a fault that tells its time stands"
     tied = [r for r in roots if r.open]
     if len(tied) > 1:
         best = min(rank_class(r.finding) for r in tied)
@@ -319,6 +323,10 @@ def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
             same_place = [r for r in better if where is None or place_of(r.finding) == where]
             if rank_class(one.finding) > best and same_place:
                 one.later_than = same_place[0].finding
+
+
+def _has_own_time(finding: Finding) -> bool:
+    return any(placed.at is not None and placed.hit.inherited is None for placed in finding.placed)
 
 
 def _gap(first: Finding, other: Finding) -> float | None:
