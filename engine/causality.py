@@ -159,7 +159,8 @@ def never_began(choice: Choice) -> Choice | None:
 def _has_needed(finding: Finding, alive: list[Finding]) -> bool:
     """Is one of the signals that the rule needs at the same node, and device where both name one?"""
     for other in alive:
-        if other is finding or other.node != finding.node:
+        only_there = other.node is None and other.nodes == (finding.node,)
+        if other is finding or (other.node != finding.node and not only_there):
             continue
         same_device = finding.device is None or other.device is None or finding.device == other.device
         if same_device and any(_globbed(other.rule.id, pattern) for pattern in finding.rule.needs):

@@ -269,6 +269,7 @@ def _pod(item: dict[str, Any], offset: int, line: int) -> Iterator[Fact]:
         "node": str(node or ""),
         "ip": str(status.get("podIP") or ""),
         "host_ip": str(status.get("hostIP") or ""),
+        "uid": str(meta.get("uid") or ""),
     }
     text = f"pod: {base} Phase={status.get('phase')}{_reason(status)}"
     yield Fact(text, offset, line, parse_time(status.get("startTime")), node, "pod", fields)

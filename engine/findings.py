@@ -133,6 +133,7 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
     """Give every hit of one stream its time and place. `shift` is taken off the times of a node's skewed clock."""
     out = []
     strangers = {hit.captures["pid"] for hit in scan.hits if "pid" in hit.captures and _other_job(hit, places)}
+    outsiders = {hit.captures["pid"] for hit in scan.hits if "pid" in hit.captures and _other_pod(hit, scan, places)}
     for hit in scan.hits:
         resolved = clock.resolve(hit.stamp)
         if shift and resolved.at is not None:
@@ -163,7 +164,10 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
         # The kernel names a killed process twice, and its job only once.
         if _other_job(hit, places) or (hit.rule.family == "kernel" and hit.captures.get("pid") in strangers):
             continue
-        placed.aside = _aside(placed, places, window)
+        if hit.rule.family == "kernel" and hit.captures.get("pid") in outsiders:
+            placed.aside = "the process belonged to another pod than the job's"
+        else:
+            placed.aside = _aside(placed, places, window)
         out.append(placed)
     return out
 
@@ -180,6 +184,13 @@ def _other_job(hit: Hit, places: Places) -> bool:
     """Is the line about another job of the same scheduler?"""
     job = _JOB.match(hit.captures.get("job", ""))
     return bool(job and places.jobs and job[0] not in places.jobs)
+
+
+def _other_pod(hit: Hit, scan: StreamScan, places: Places) -> bool:
+    """Is the line about a process of a pod that is not the job's?"""
+    uid = hit.captures.get("pod_uid")
+    node = places.stream_node(scan.stream) or places.known(hit.cleaned.host)
+    return uid is not None and places.is_another_pods(uid, node)
 
 
 def _aside(placed: Placed, places: Places, window: Window) -> str | None:

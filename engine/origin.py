@@ -53,6 +53,8 @@ class Places:
         self.jobs: set[str] = {own[0]} if own else set()
         """Numbers by which the scheduler's lines call this job."""
         self.pods: dict[str, str] = {}
+        self._pod_uids: dict[str, set[str]] = {}
+        """node -> uids of the job's pods there"""
         self.ips: dict[str, str] = dict(self._names.addresses)
         self.ranks: dict[int, str] = {}
         self.gpus: dict[int, str] = {}
@@ -97,6 +99,8 @@ class Places:
                 self._learn_job(fact)
             if fact.kind == "pod" and fact.node:
                 self.pods[fact.fields["pod"]] = fact.node
+                if fact.fields.get("uid"):
+                    self._pod_uids.setdefault(self.known(fact.node) or fact.node, set()).add(fact.fields["uid"])
                 for key in ("ip",):
                     if fact.fields.get(key):
                         self.ips[fact.fields[key]] = self.known(fact.node) or fact.node
@@ -104,6 +108,11 @@ class Places:
                 assigned = _ASSIGNED.search(fact.text)
                 if assigned:
                     self.pods.setdefault(assigned["pod"], assigned["node"])
+
+    def is_another_pods(self, uid: str, node: str | None) -> bool:
+        """Does a control group of this node certainly belong to none of the job's pods there?"""
+        own = self._pod_uids.get(node or "")
+        return own is not None and uid.replace("_", "-") not in own
 
     def is_another_jobs(self, kind: str, name: str) -> bool:
         """Is this pod (or job, or workload) of the cluster certainly not one of the attempt's?"""

@@ -19,6 +19,11 @@ from engine.refute import is_end
 LONG_SILENCE = 480.0
 """Seconds without progress before an end from outside that make it a hang."""
 
+_EVICTED = (
+    (r"EXECUTION_?TIME", Outcome.TIMED_OUT),
+    (r"DEACTIVATED(?!DUE)|INACTIVE_?WORKLOAD", Outcome.CANCELLED),
+)
+"""Why a queue evicted a workload, where the reason says that nobody took its place."""
 _WORDS = (
     (r"PREEMPT", Outcome.PREEMPTED),
     (r"EVICT", Outcome.PREEMPTED),
@@ -53,13 +58,15 @@ def first_view(attempt: Attempt, progress: Progress, findings: list[Finding], wi
     state = f"{attempt.state} {attempt.reason or ''}".upper()
     main = attempt.state.upper()
     word = next((o for pattern, o in _WORDS if re.search(pattern, main)), None)
+    if word is Outcome.PREEMPTED:
+        word = next((o for pattern, o in _EVICTED if re.search(pattern, state)), word)
     if word is None:
         word = next((o for pattern, o in _WORDS if re.search(pattern, state)), None)
     if word is None:
         code = (attempt.exit_code or "").split(":")[0]
         number = whole(code)
         word = Outcome.UNKNOWN if number is None else Outcome.SUCCEEDED if number == 0 else Outcome.FAILED
-    running = bool(re.search(r"RUNNING|ACTIVE", main))
+    running = bool(re.search(r"RUNNING|\bACTIVE", main))
     measured = any(f.rule.degrades and f.aside is None and f.placed[0].hit.source is Source.METRIC for f in findings)
     may = (word in (Outcome.SUCCEEDED, Outcome.UNKNOWN, Outcome.TIMED_OUT)) and (
         progress.slowdown is not None or measured

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.ruleset import Ruleset, load_ruleset
-from tests.engine.rules.test_cluster_diagnoses import told, verdict
+from tests.engine.rules.test_cluster_diagnoses import NFS_HANGS, WATCHDOG, items, pod, told, verdict
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +74,83 @@ def test_a_fault_that_may_be_older_than_its_line_is_not_thereby_the_first(rulese
 def test_what_came_clearly_after_the_line_of_another_node_s_fault_is_not_its_rival(ruleset: Ruleset) -> None:
     found = told(ruleset, syslog={"node-01": [(1290.0, ECC)], "node-04": [(1201.0, DISK)]})
     assert verdict(found) == ("storage/local_disk", ("node-04",))
+
+
+# --- whom the kernel killed for memory
+
+
+POD = "983fc568-aac3-4108-873d-ba8b04561950"
+
+
+def killed(name: str, uid: str = POD, pid: int = 41200) -> list[tuple[float, str]]:
+    group = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid.replace('-', '_')}.slice"
+    return [
+        (
+            1201.0,
+            f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x.scope,mems_allowed=0-1,oom_memcg={group},"
+            f"task_memcg={group}/cri-containerd-3f7f16ff.scope,task={name},pid={pid},uid=0",
+        ),
+        (1201.1, f"Memory cgroup out of memory: Killed process {pid} ({name}) total-vm:1289104kB, anon-rss:170884kB"),
+    ]
+
+
+def pods_of(uid: str) -> dict[str, object]:
+    own = pod("pretrain-2", "node-03")
+    own["metadata"]["uid"] = uid
+    return {"pods.json": items(own)}
+
+
+def test_a_process_of_another_pod_that_the_kernel_killed_is_no_cause(ruleset: Ruleset) -> None:
+    other = "11111111-2222-3333-4444-555555555555"
+    found = told(ruleset, syslog={"node-03": killed("python3", other)}, files=pods_of(POD), app=WATCHDOG)
+    assert verdict(found) == ("unattributed/none", ())
+    assert any("another pod" in (one.not_root_because or "") for one in found.candidates)
+
+
+def test_a_process_of_the_job_s_pod_that_the_kernel_killed_is_the_cause(ruleset: Ruleset) -> None:
+    found = told(ruleset, syslog={"node-03": killed("python3")}, files=pods_of(POD), app=WATCHDOG)
+    assert verdict(found) == ("software/host_oom", ())
+
+
+@pytest.mark.parametrize("daemon", ["node-cache", "calico-node", "cilium-agent", "ebs-csi-node", "kube-proxy", "k3s"])
+def test_a_daemon_of_the_node_that_the_kernel_killed_is_no_cause_by_itself(ruleset: Ruleset, daemon: str) -> None:
+    assert verdict(told(ruleset, syslog={"node-03": killed(daemon)}, app=WATCHDOG)) == ("unattributed/none", ())
+
+
+@pytest.mark.parametrize(
+    "down",
+    [
+        *killed("node-cache"),
+        (1201.0, "systemd-resolved.service: Failed with result 'oom-kill'."),
+        (1201.0, "dnsmasq.service: Main process exited, code=killed, status=9/KILL"),
+    ],
+)
+def test_a_node_without_its_resolver_is_blamed_for_the_lookup_that_failed_there(
+    ruleset: Ruleset, down: tuple[float, str]
+) -> None:
+    lookup = "[rank2]: socket.gaierror: [Errno -3] Temporary failure in name resolution"
+    found = told(ruleset, syslog={"node-03": [down]}, app=[(1230.0, lookup), *WATCHDOG])
+    assert verdict(found) == ("network/dns", ("node-03",))
+    elsewhere = told(ruleset, syslog={"node-02": [down]}, app=[(1230.0, lookup), *WATCHDOG])
+    assert "node-02" not in verdict(elsewhere)[1]
+
+
+# --- a queue that only ended what was already stuck
+
+
+@pytest.mark.parametrize("reason", ["Deactivated", "InactiveWorkload"])
+def test_a_workload_that_was_deactivated_after_an_hour_of_silence_hung(ruleset: Ruleset, reason: str) -> None:
+    stuck = {f"node-0{n}": [(1280.0 + n, NFS_HANGS[1])] for n in range(1, 5)}
+    for state, why in (("Evicted", reason), (f"Evicted/{reason}", None)):
+        found = told(ruleset, syslog=stuck, state=state, reason=why, end=5400)
+        assert (found.outcome, *verdict(found)) == ("hung", "storage/shared_filesystem", ())
+
+
+def test_a_workload_that_was_deactivated_while_it_worked_was_cancelled(ruleset: Ruleset) -> None:
+    found = told(ruleset, state="Evicted/Deactivated", progress=1800)
+    assert (found.outcome, *verdict(found)) == ("cancelled", "scheduler/cancelled", ())
+
+
+def test_a_workload_that_had_its_time_is_not_called_preempted(ruleset: Ruleset) -> None:
+    found = told(ruleset, state="Evicted", reason="DeactivatedDueToMaximumExecutionTimeExceeded", progress=1800)
+    assert (found.outcome, *verdict(found)) == ("timed_out", "scheduler/time_limit", ())
