@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -33,6 +34,7 @@ _WORDS = (
     (r"COMPLET|SUCCE|FINISHED|DONE", Outcome.SUCCEEDED),
     (r"RUNNING|ACTIVE|SUSPENDED", Outcome.UNKNOWN),
 )
+_NOT_FAILED = (Outcome.SUCCEEDED, Outcome.UNKNOWN, Outcome.TIMED_OUT)
 _ENDS = {
     "preemption": Outcome.PREEMPTED,
     "time_limit": Outcome.TIMED_OUT,
@@ -51,31 +53,45 @@ class View(msgspec.Struct):
     """Seconds from the last progress to the end."""
     failed_word: bool = False
     """The scheduler also calls it failed (``Failed/DeadlineExceeded``)."""
+    requeued: bool = False
+    """The scheduler put it back in the queue, by itself or because somebody asked."""
     why: str = ""
 
 
-def first_view(attempt: Attempt, progress: Progress, findings: list[Finding], window: Window) -> View:
+def word_of(attempt: Attempt) -> Outcome:
+    """The scheduler's word for the end."""
     state = f"{attempt.state} {attempt.reason or ''}".upper()
-    main = attempt.state.upper()
-    word = next((o for pattern, o in _WORDS if re.search(pattern, main)), None)
+    word = _worded(_WORDS, attempt.state.upper())
     if word is Outcome.PREEMPTED:
-        word = next((o for pattern, o in _EVICTED if re.search(pattern, state)), word)
-    if word is None:
-        word = next((o for pattern, o in _WORDS if re.search(pattern, state)), None)
-    if word is None:
-        code = (attempt.exit_code or "").split(":")[0]
-        number = whole(code)
-        word = Outcome.UNKNOWN if number is None else Outcome.SUCCEEDED if number == 0 else Outcome.FAILED
+        return _worded(_EVICTED, state) or word
+    word = word or _worded(_WORDS, state)
+    if word is not None:
+        return word
+    number = whole((attempt.exit_code or "").split(":")[0])
+    return Outcome.UNKNOWN if number is None else Outcome.SUCCEEDED if number == 0 else Outcome.FAILED
+
+
+def _worded(words: Sequence[tuple[str, Outcome]], state: str) -> Outcome | None:
+    return next((outcome for pattern, outcome in words if re.search(pattern, state)), None)
+
+
+def slowed_at(attempt: Attempt, progress: Progress) -> float | None:
+    """Since when at the earliest a job that did not fail was slow for good; None when it was not."""
+    if progress.slowdown is None or word_of(attempt) not in _NOT_FAILED:
+        return None
+    return progress.slowdown.since
+
+
+def first_view(attempt: Attempt, progress: Progress, findings: list[Finding], window: Window) -> View:
+    main, word = attempt.state.upper(), word_of(attempt)
     running = bool(re.search(r"RUNNING|\bACTIVE", main))
     measured = any(f.rule.degrades and f.aside is None and f.placed[0].hit.source is Source.METRIC for f in findings)
-    may = (word in (Outcome.SUCCEEDED, Outcome.UNKNOWN, Outcome.TIMED_OUT)) and (
-        progress.slowdown is not None or measured
-    )
+    may = word in _NOT_FAILED and (progress.slowdown is not None or measured)
     silent = 0.0
     stopped = progress.stopped_at(window)
     if stopped is not None and window.end is not None:
         silent = max(window.end - stopped, 0.0)
-    return View(word, running, may, silent, main.startswith("FAILED"))
+    return View(word, running, may, silent, main.startswith("FAILED"), "REQUEUE" in main)
 
 
 def final_view(view: View, choice: Choice, missing: Missing, progress: Progress) -> View:
@@ -110,6 +126,8 @@ def by_root(view: View, choice: Choice) -> View:
     sub_domain = choice.sub_domain
     if choice.domain == "scheduler" and sub_domain == "preemption":
         return _with(view, Outcome.PREEMPTED, "its place was taken")
+    if view.outcome is Outcome.CANCELLED and view.requeued and not is_end(choice.roots[0]):
+        return _with(view, Outcome.FAILED, "it was put back in the queue because of what had failed")
     if view.outcome is Outcome.UNKNOWN:
         return _with(view, _ENDS.get(sub_domain, Outcome.FAILED), "")
     if view.outcome is Outcome.PREEMPTED:
@@ -120,7 +138,7 @@ def by_root(view: View, choice: Choice) -> View:
 
 
 def _with(view: View, outcome: Outcome, why: str) -> View:
-    return View(outcome, view.running, view.may_be_degraded, view.silent_s, view.failed_word, why)
+    return msgspec.structs.replace(view, outcome=outcome, why=why)
 
 
 def _usual_gap(progress: Progress) -> float:
