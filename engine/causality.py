@@ -16,7 +16,7 @@ import msgspec
 from engine.findings import Finding
 from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role, Source
 from engine.refute import Known, against, is_end, is_strong, without_its_log
-from engine.shared import at_once, by_the_middle, place_of
+from engine.shared import by_the_middle, place_of, said_alike
 
 SAME_CLOCK = 2.0
 """Seconds by which two lines of one node may be out of order."""
@@ -302,7 +302,7 @@ def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
         return
     first = min(timed, key=lambda r: (r.finding.onset, rank_class(r.finding), r.finding.key))
     at = place_of(first.finding)
-    together = [id(finding) for finding in at_once(first.finding, [r.finding for r in timed])]
+    together = [id(finding) for finding in said_alike(first.finding, [r.finding for r in timed])]
     for one in roots:
         if one is first or id(one.finding) in together:
             continue
@@ -360,7 +360,7 @@ def _settle(choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[
     elif len(nodes) > 1 and not choice.ambiguous and set(nodes) >= set(attempt.nodes):
         choice.everywhere = True
         nodes = []
-    elif not choice.ambiguous and at_once(roots[0], roots):
+    elif not choice.ambiguous and said_alike(roots[0], roots):
         choice.roots, choice.shared, nodes = by_the_middle(roots), tuple(nodes), []
     choice.nodes = tuple(nodes)
 

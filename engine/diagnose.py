@@ -23,6 +23,7 @@ from engine.findings import (
     lapse_healed,
     lapse_persistent,
     place,
+    slowing,
 )
 from engine.lines import Line
 from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream
@@ -93,6 +94,9 @@ def diagnose(
     blame_the_checked(placed)
     lapse_persistent(placed, window)
     trouble = refute.trouble_began(placed, progress, window)
+    slowed_at = outcome.slowed_at(attempt, progress)
+    if slowed_at is not None:
+        slowing(placed, slowed_at)
     lapse_healed(placed, trouble, progress.last_at)
     findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
     view = outcome.first_view(attempt, progress, findings, window)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -25,6 +26,11 @@ SLACK_AFTER = 600.0
 
 SETTLE = 60.0
 """Seconds within which a job that a passing condition stopped would show it."""
+
+AROUND = 3600.0
+"""Seconds before a slow-down in which what it was slow by may have begun."""
+OFTEN = 3
+"""So often something passing must be said to have slowed a job down."""
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _ABOUT = re.compile(r"event: Kind=(?P<kind>Pod|Workload|Job|JobSet|PyTorchJob|MPIJob|RayJob) Object=(?P<name>\S+)")
@@ -283,6 +289,22 @@ def lapse_healed(placed: list[Placed], trouble: float | None, last_progress: flo
         before_progress = last_progress is not None and at + SETTLE < last_progress
         if before_trouble or before_progress or (trouble is None and at - one.at <= SETTLE):
             one.aside = f"the condition ended by itself ({end.hit.text[:80]})"
+
+
+def slowing(placed: list[Placed], since: float) -> None:
+    """What a job that slowed down at `since` may be slow by: what was said again and again from then on."""
+    told: Counter[str] = Counter()
+    for one in placed:
+        if one.rule.slows and not one.aside and one.at is not None and one.at >= since - AROUND:
+            told[one.rule.id] += OFTEN if one.hit.source is Source.METRIC else one.hit.count
+    meant = {one.rule.id: _slowing(one.rule) for one in placed if told[one.rule.id] >= OFTEN}
+    for one in placed:
+        one.rule = meant.get(one.rule.id, one.rule)
+
+
+def _slowing(rule: Rule) -> Rule:
+    """The rule as a cause that slows down. That it passed each time does not speak against it."""
+    return msgspec.structs.replace(rule, role=Role.EITHER, degrades=True, cleared_by=())
 
 
 def _same_place(one: Placed, other: Placed) -> bool:

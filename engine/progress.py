@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -34,6 +34,9 @@ class Step(msgspec.Struct, frozen=True):
 
 class Slowdown(msgspec.Struct, frozen=True):
     at: float
+    """Of the first slow iteration that is known."""
+    since: float
+    """Of the last fast one before it; of long logs not every iteration is read."""
     before_s: float
     after_s: float
     step: Step
@@ -168,18 +171,26 @@ def _slowdown(paced: Sequence[tuple[Step, float]]) -> Slowdown | None:
     times = [seconds for _, seconds in paced]
     if len(times) < 12:
         return None
-    best: tuple[float, int] | None = None
     size = max(len(times) // 60, 1)
-    for cut in range(max(6, len(times) // 20), len(times) - max(5, len(times) // 12), size):
-        ahead, behind = median(times[:cut]), median(times[cut:])
-        if ahead > 0 and behind / ahead >= SLOWDOWN:
-            # The right cut parts fast from slow best: few on the wrong side.
-            wrong = sum(t > (ahead + behind) / 2 for t in times[:cut]) + sum(
-                t < (ahead + behind) / 2 for t in times[cut:]
-            )
-            if best is None or wrong < best[0]:
-                best = (wrong, cut)
+    first, last = max(6, len(times) // 20), len(times) - max(5, len(times) // 12)
+    best = _parting(times, range(first, last, size))
+    if best is not None:
+        best = _parting(times, range(max(best[1] - size, first), min(best[1] + size, last)))
     if best is None or best[0] > len(times) * 0.12:
         return None
-    step = paced[best[1]][0]
-    return Slowdown(step.at or 0.0, median(times[: best[1]]), median(times[best[1] :]), step)
+    step, before = paced[best[1]][0], paced[best[1] - 1][0]
+    at = step.at or 0.0
+    return Slowdown(at, before.at or at, median(times[: best[1]]), median(times[best[1] :]), step)
+
+
+def _parting(times: Sequence[float], cuts: Iterable[int]) -> tuple[int, int] | None:
+    """The cut that parts fast iterations from slow ones best: how many are on the wrong side, and where."""
+    best: tuple[int, int] | None = None
+    for cut in cuts:
+        ahead, behind = median(times[:cut]), median(times[cut:])
+        if ahead > 0 and behind / ahead >= SLOWDOWN:
+            middle = (ahead + behind) / 2
+            wrong = sum(t > middle for t in times[:cut]) + sum(t < middle for t in times[cut:])
+            if best is None or wrong < best[0]:
+                best = (wrong, cut)
+    return best

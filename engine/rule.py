@@ -33,6 +33,8 @@ class MetricSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_samples: int = 2
     labels: dict[str, str] = {}
     """Only series whose labels match these regexes."""
+    alike: bool = False
+    """A step counts also when most series make it: what is measured is behind them all."""
 
 
 class ExampleMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +70,7 @@ class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     persists_with: tuple[str, ...] | None = None
     cleared_by: tuple[str, ...] | None = None
     degrades: bool | None = None
+    slows: bool | None = None
     on_one_node: str | None = None
     doubtful_without: tuple[str, ...] | None = None
     recommend: Recommend | None = None
@@ -140,6 +143,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Seen before the start, it counts only beside one of these at the same node, or naming it as their peer."""
     cleared_by: tuple[str, ...]
     degrades: bool
+    slows: bool
+    """In a job that slowed down and went on it is a cause of that, whatever it is otherwise."""
     on_one_node: tuple[str, str] | None
     """Domain and sub-domain when all ranks of one node report it and no other node does: then the node is to blame."""
     doubtful_without: tuple[str, ...]
@@ -288,6 +293,7 @@ def build_rule(parts: dict[str, Any], status: str) -> Rule:
         persists_with=tuple(parts.get("persists_with") or ()),
         cleared_by=tuple(parts.get("cleared_by") or ()),
         degrades=bool(parts.get("degrades")),
+        slows=bool(parts.get("slows")),
         on_one_node=_pair(parts.get("on_one_node")),
         doubtful_without=tuple(parts.get("doubtful_without") or ()),
         recommend=parts.get("recommend"),

@@ -70,8 +70,8 @@ def _check_meaning(rule: Rule, where: str) -> Iterator[str]:
         yield f"{where}domain: unknown domain {rule.domain!r}"
     elif rule.domain is not None and rule.sub_domain not in SUB_DOMAINS[rule.domain]:
         yield f"{where}sub_domain: {rule.sub_domain!r} is not one of {', '.join(SUB_DOMAINS[rule.domain])}"
-    elif rule.role in (Role.CAUSE, Role.EITHER) and rule.domain is None:
-        yield f"{where}domain: is missing (role {rule.role})"
+    elif rule.domain is None and (rule.role in (Role.CAUSE, Role.EITHER) or rule.slows):
+        yield f"{where}domain: is missing ({f'role {rule.role}' if not rule.slows else 'slows'})"
 
 
 def _check_examples(matcher: Matcher) -> Iterator[str]:

@@ -316,7 +316,7 @@ def _stepped(spec: MetricSpec, series: Series, peers: _Peers, direction: int) ->
     if found is None:
         return None
     others, alike = peers.stepped(series, spec, direction)
-    if others and alike > others / 2:
+    if others and alike > others / 2 and not spec.alike:
         return None  # everyone alike: an effect, not this one's fault
     at, before, after = found
     return at, f"changes from {before:g} to {after:g}"

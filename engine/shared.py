@@ -21,18 +21,21 @@ AT_ONCE = 120.0
 """Seconds that may lie between the nodes' words, by their own clocks. One node's link doesn't take another's down, so
 being first in these says nothing.
 """
+LASTING = 3600.0
+"""The same for what slows a job down: each node meets it when it next needs what is slow."""
 
 
-def at_once(first: Finding, others: Iterable[Finding]) -> list[Finding]:
-    """What several nodes say alike at the time of `first`, `first` included; [] where they are too few."""
+def said_alike(first: Finding, others: Iterable[Finding]) -> list[Finding]:
+    """What several nodes say of what they share at the time of `first`, itself included; [] where they are too few."""
     if (first.rule.domain, first.rule.sub_domain) not in BETWEEN or first.rule.blames != "node":
         return []
-    alike = [f for f in others if f.rule.id == first.rule.id and f.node is not None and _near(f, first)]
-    return alike if len({f.node for f in alike}) >= MANY else []
+    found = [f for f in others if f.rule.id == first.rule.id and f.node is not None and _near(f, first)]
+    return found if len({f.node for f in found}) >= (2 if first.rule.degrades else MANY) else []
 
 
 def _near(one: Finding, other: Finding) -> bool:
-    return one.onset is not None and other.onset is not None and abs(one.onset - other.onset) <= AT_ONCE
+    reach = LASTING if one.rule.degrades else AT_ONCE
+    return one.onset is not None and other.onset is not None and abs(one.onset - other.onset) <= reach
 
 
 def by_the_middle(findings: list[Finding]) -> list[Finding]:

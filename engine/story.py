@@ -35,6 +35,8 @@ from engine.trail import Trail, clock_time, refs
 
 MOST_PER_FINDING = 6
 MOST_ENTRIES = 300
+UNREAD = 600.0
+"""Seconds between two known iterations from which on it must be said that those between are not."""
 _NUMBERED = re.compile(r"(S?Xid \d+): (.+)")
 """A title that begins with its number; people read what happened first."""
 
@@ -179,8 +181,11 @@ def _reasoning(told: Told, trail: Trail, root: RootCause | None) -> list[str]:
         said.append(f"The outcome is {told.outcome.outcome.value}: {told.outcome.why}.")
     if progress.slowdown is not None:
         slow = progress.slowdown
+        when = f"From {clock_time(slow.at)} on"
+        if slow.at - slow.since > UNREAD:
+            when = f"Between {clock_time(slow.since)} and {clock_time(slow.at)} it became slower:"
         said.append(
-            f"From {clock_time(slow.at)} on an iteration took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s "
+            f"{when} an iteration took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s "
             f"{refs([trail.step(slow.step)])}."
         )
     if root is not None:
