@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 from triage.models import Attempt, TriageState
@@ -52,6 +53,12 @@ def work(attempt: Attempt) -> Attempt:
 def triaged(imported: Triaged) -> Triaged:
     """A sample with its diagnosis."""
     return lambda name=CANONICAL: work(imported(name))
+
+
+@pytest.fixture
+def fleet(transactional_db: None) -> None:
+    """Many attempts, made up."""
+    call_command("seed_fleet", attempts=400, nodes=40, days=30, verbosity=0)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from playwright.sync_api import Page
 
 from tests.e2e.conftest import Triaged
-from triage.models import Attempt
+from triage.models import Attempt, Incident
 from triage.templatetags.fleet import node_url
 
 pytestmark = pytest.mark.browser
@@ -35,7 +35,12 @@ def addresses(triaged: Triaged, imported: Triaged) -> list[str]:
         "/nodes/unknown/",
     ]
     found += ["/insights/", "/insights/?queue=nobody", "/rules/", "/rules/xid.149/", "/rules/xid.event/", "/views/"]
+    found += ["/incidents/", "/incidents/?view=mine", f"/incidents/{named_incident()}/", "/sources/", "/notifications/"]
     return [*found, "/nowhere/", f"/attempts/{attempt.pk}/streams/{attempt.streams.first().name}"]
+
+
+def named_incident() -> int:
+    return Incident.objects.filter(attempts_count__gt=1).latest("last_at").pk
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -6,18 +6,12 @@ import re
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.conftest import Triaged
 from triage.models import Attempt, VerdictStatus
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture
-def fleet(transactional_db: None) -> None:
-    call_command("seed_fleet", attempts=400, nodes=40, days=30, verbosity=0)
 
 
 def test_the_search_completes_what_is_written_and_back_undoes_it(

@@ -45,6 +45,40 @@ def test_the_list_and_the_decisive_line_are_reached_by_single_keys(
     expect(page.get_by_label("Search failures")).to_have_value("jjj?")
 
 
+def test_from_a_narrowed_list_the_keys_go_on_within_it(signed_page: Page, live_server: Any, fleet: None) -> None:
+    page = signed_page
+    address = f"{live_server.url}/?q=domain:hardware&sort=lost"
+    page.goto(address)
+    ids = page.locator(".failures tbody tr").evaluate_all("rows => rows.map(row => row.id.slice(2))")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("o")
+    page.wait_for_url(re.compile(rf"/attempts/{ids[1]}/$"))
+    page.keyboard.press("j")
+    page.wait_for_url(re.compile(rf"/attempts/{ids[2]}/$"))
+    page.keyboard.press("k")
+    page.wait_for_url(re.compile(rf"/attempts/{ids[1]}/$"))
+    page.keyboard.press("k")
+    page.wait_for_url(re.compile(rf"/attempts/{ids[0]}/$"))
+    expect(page.get_by_role("link", name="Previous in the list")).to_be_hidden()
+    page.keyboard.press("u")
+    page.wait_for_url(address)
+    expect(page.locator(".failures tr.cursor")).to_have_id(f"a-{ids[0]}")
+    page.keyboard.press("j")
+    expect(page.locator(".failures tr.cursor")).to_have_id(f"a-{ids[1]}")
+    page.keyboard.press("g")
+    page.keyboard.press("i")
+    page.wait_for_url(re.compile("/incidents/$"))
+    page.keyboard.press("j")
+    page.keyboard.press("o")
+    page.wait_for_url(re.compile(r"/incidents/\d+/$"))
+    first = page.url
+    page.keyboard.press("j")
+    page.wait_for_url(lambda url: url != first)
+    page.keyboard.press("u")
+    page.wait_for_url(re.compile("/incidents/$"))
+
+
 def test_single_keys_can_be_switched_off(signed_page: Page, live_server: Any, triaged: Triaged) -> None:
     triaged()
     page = signed_page

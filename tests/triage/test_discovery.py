@@ -158,7 +158,7 @@ def test_only_one_worker_searches_a_source(settings: Any) -> None:
     assert lease_search("k2/kueue") is None
     assert lease_search("c1/slurm") is not None
     assert keep_cursor(lease, {"at": 5}) and renew_search(lease)
-    end_search(lease, found=3, error="")
+    end_search(lease, found=3, error="", answered=True)
     again = lease_search("k2/kueue")
     assert again is not None and again.cursor == {"at": 5}
 
@@ -171,7 +171,7 @@ def test_a_silent_worker_loses_its_search_and_can_not_move_the_cursor_any_more()
     taken = lease_search("k2/kueue")
     assert taken is not None
     assert not keep_cursor(lost, {"at": 1}) and not renew_search(lost)
-    end_search(lost, found=9, error="too late")
+    end_search(lost, found=9, error="too late", answered=True)
     row = Discovery.objects.get()
     assert (row.lease, row.cursor, row.last_error) == (taken.token, {}, "")
 

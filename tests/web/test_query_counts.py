@@ -53,6 +53,7 @@ def urls(attempt: Attempt) -> dict[str, tuple[str, dict[str, str]]]:
         "failures, by loss": ("/?q=is:unconfirmed+ended:52w&sort=lost&cols=ran", {}),
         "suggestions": (reverse("failures-suggest") + "?q=domain:hardware+node:", htmx),
         "views": (reverse("saved-views"), {}),
+        "sources": (reverse("sources"), {}),
         "nodes": (reverse("nodes"), {}),
         "node": (reverse("node", args=["gx-02"]), {}),
         "insights": (reverse("insights") + "?weeks=52", {}),

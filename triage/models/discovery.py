@@ -16,6 +16,9 @@ class Discovery(models.Model):
     lease = models.UUIDField(null=True, blank=True, help_text="Names the worker that searches right now.")
     heartbeat_at = models.DateTimeField(null=True, blank=True, help_text="By the database's clock.")
     last_run_at = models.DateTimeField(null=True, blank=True)
+    answered_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the source last answered a search to its end."
+    )
     last_error = models.CharField(max_length=1000, blank=True)
     last_found = models.PositiveIntegerField(default=0, help_text="Attempts that the last search told of.")
 

@@ -106,6 +106,25 @@ def incident_counts(user: User) -> dict[str, int]:
     )
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What stands before and after an incident in the list of the open ones."""
+
+    newer: int | None
+    older: int | None
+
+
+def beside(incident: Incident) -> Beside:
+    """Ids of the next newer and the next older open incident. Two queries."""
+    if incident.last_at is None:
+        return Beside(None, None)
+    at, pk = incident.last_at, incident.pk
+    listed = _listed("open", None, "")
+    newer = listed.filter(Q(last_at__gte=at) & (Q(last_at__gt=at) | Q(pk__gt=pk))).order_by("last_at", "id")
+    older = listed.filter(Q(last_at__lte=at) & (Q(last_at__lt=at) | Q(pk__lt=pk))).order_by("-last_at", "-id")
+    return Beside(newer.values_list("pk", flat=True).first(), older.values_list("pk", flat=True).first())
+
+
 def get_incident(incident_id: int) -> Incident:
     """One incident. Raises Incident.DoesNotExist."""
     others = [Prefetch(name, queryset=Incident.objects.all()) for name in ("merged_into", "split_from")]

@@ -17,14 +17,16 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from connectors.base import FoundAttempt
+from connectors.base import ConfigError, FoundAttempt
 from engine import model as engine
 from triage.configuration import ClusterConfig, SourceConfig
 from triage.models import Attempt, Cluster, Discovery, RunningAttempt, TriageState
 from triage.services.attempts import AttemptRefused, record_attempt
 from triage.services.collecting import add_collection
 from triage.services.facts import engine_attempt, keepable, moment, short
+from triage.services.queue import Job, enqueue
 from triage.services.recollecting import plan_recollection
+from triage.services.sources import find_source
 from triage.services.triage import request_triage
 
 FIRST_LOOK = 600.0
@@ -62,11 +64,22 @@ def keep_cursor(lease: SearchLease, cursor: dict[str, Any]) -> bool:
     return bool(_held(lease).update(cursor=keepable(cursor), heartbeat_at=Now()))
 
 
-def end_search(lease: SearchLease, *, found: int, error: str) -> None:
-    """Gives the lease back, with what became of the search."""
-    _held(lease).update(
-        lease=None, heartbeat_at=None, last_run_at=Now(), last_error=short(error, 1000), last_found=found
-    )
+def end_search(lease: SearchLease, *, found: int, error: str, answered: bool) -> None:
+    """Gives the lease back, with what became of the search. A source that answered to the end may still have told of an
+    attempt that could not be recorded: then there is an error too.
+    """
+    facts: dict[str, Any] = {"last_run_at": Now(), "last_error": short(error, 1000), "last_found": found}
+    if answered:
+        facts["answered_at"] = Now()
+    _held(lease).update(lease=None, heartbeat_at=None, **facts)
+
+
+def search_soon(key: str) -> None:
+    """Asks a worker to search a source now instead of at the next turn. Raises ConfigError."""
+    _, source = find_source(key)
+    if not source.finds:
+        raise ConfigError(f"source {key!r} finds no attempts: it is asked when one is collected")
+    enqueue(Job.SEARCH, key)
 
 
 def _held(lease: SearchLease) -> Any:

@@ -18,14 +18,15 @@ class Job(StrEnum):
     COLLECT = "triage.collect"
     DIAGNOSE = "triage.diagnose"
     DELIVER = "triage.deliver"
+    SEARCH = "triage.discover_source"
 
 
-def enqueue(job: Job, pk: int) -> None:
-    """Sends a task with an id as its argument once the current transaction is committed."""
+def enqueue(job: Job, pk: int | str) -> None:
+    """Sends a task with an id or a key as its argument once the current transaction is committed."""
     transaction.on_commit(lambda: _send(job, pk))
 
 
-def _send(job: Job, pk: int) -> None:
+def _send(job: Job, pk: int | str) -> None:
     from triage.celery import app
 
     try:

@@ -91,12 +91,13 @@ def discover_source(key: str) -> None:
     except LeaseLost:
         logger.info("the search of %s was taken over", key)
     except ConfigError as error:
-        end_search(lease, found=0, error=str(error))
+        end_search(lease, found=0, error=str(error), answered=False)
     except (OperationalError, InterfaceError):
         raise
     except Exception as error:
         logger.exception("the search of %s failed", key)
-        end_search(lease, found=0, error=f"internal error, see the worker's log: {type(error).__name__}: {error}")
+        said = f"internal error, see the worker's log: {type(error).__name__}: {error}"
+        end_search(lease, found=0, error=said, answered=False)
 
 
 def search(key: str, connector: Connector, lease: SearchLease, heartbeat: Heartbeat) -> None:
@@ -104,7 +105,7 @@ def search(key: str, connector: Connector, lease: SearchLease, heartbeat: Heartb
 
     Raises LeaseLost.
     """
-    error, count = "", 0
+    error, count, answered = "", 0, True
     cursor, kept_at = None, time.monotonic()
     try:
         for step in connector.find(lease.cursor):
@@ -121,11 +122,11 @@ def search(key: str, connector: Connector, lease: SearchLease, heartbeat: Heartb
                 _keep(lease, cursor)
                 kept_at = time.monotonic()
     except ConnectorError as failure:
-        error = str(failure)
+        error, answered = str(failure), False
         logger.warning("discover %s: %s", key, error)
     if cursor is not None:
         _keep(lease, cursor)
-    end_search(lease, found=count, error=error)
+    end_search(lease, found=count, error=error, answered=answered)
 
 
 def _keep(lease: SearchLease, cursor: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from triage.selectors.facets import counts
 from triage.selectors.incidents import people
 from triage.selectors.query import FIELDS, Query, Term
 from triage.selectors.repeats import repeats
+from triage.selectors.sources import any_configured, troubles
 from triage.selectors.suggestions import suggest
 from triage.services.saved_views import teams_of
 from triage.web import inbox
@@ -54,6 +55,8 @@ def failures(request: HttpRequest) -> HttpResponse:
         "older_url": view.address(cursor=page.older) if page.older else "",
         "newer_url": view.address(cursor=page.newer) if page.newer else "",
         "people": people(),
+        "troubles": troubles(narrowed.cluster),
+        "connected": bool(page.attempts) or any_configured(),
         **_poll(view, page.attempts, bool(request.GET.get("cursor")) or view.order is not select.Order.NEWEST),
     }
     return render(request, "failures/list.html", context)

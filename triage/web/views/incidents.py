@@ -93,6 +93,7 @@ def page(request: HttpRequest, pk: int) -> HttpResponse:
             "detail": detail,
             "parts": select.ordered_parts(detail.incident),
             "related": select.related(detail.incident),
+            "beside": select.beside(detail.incident),
             "people": select.people(),
             "statuses": [(str(status), str(status.label)) for status in act.BY_HAND],
             "severities": Severity.choices,
