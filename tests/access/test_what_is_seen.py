@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from difflib import unified_diff
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from triage.access.visible import RULES
 from triage.models import Attempt, Incident, SavedView
 from triage.services.incidents import merge
 from triage.services.sharing import make_share, share_token
+from triage.services.sources import forget_configuration
+from triage.tasks.discovery import discover_source
 
 Teams = tuple[Team, Team]
 MADE_UP = {
@@ -50,7 +53,7 @@ def plain(answer: object, *named: object) -> str:
 
 @pytest.mark.django_db
 def test_every_model_has_a_rule_or_is_the_systems() -> None:
-    systems = {"channel", "route", "discovery", "runningattempt", "sightedobject", "submittedlog", "submittedcycle"}
+    systems = {"channel", "route", "runningattempt", "sightedobject", "submittedlog", "submittedcycle"}
     personal = {"apitoken", "defaultview", "idempotentcall", "person", "savedview", "teamreach"}
     models = {model._meta.model_name for model in apps.get_app_config("triage").get_models()}
     assert models - set(RULES) == systems | personal
@@ -223,6 +226,30 @@ def test_an_attempt_cannot_be_moved_out_of_what_one_sees(teams: Teams) -> None:
         f"/api/v1/attempts/{second.pk}", {"queue": "birch-queue"}, content_type="application/json"
     )
     assert answer.status_code == 400 and Attempt.objects.get(pk=second.pk).queue == "amber-queue"
+
+
+def test_sources_are_seen_by_who_sees_the_whole_cluster(
+    teams: Teams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    amber, _ = teams
+    file = tmp_path / "faultline.toml"
+    names = ("amber-cluster", "birch-cluster", SHARED)
+    tables = [f'[clusters.{name}.sources.slurm]\ncommand_prefix = ["/nonexistent/{name}"]\n' for name in names]
+    file.write_text("".join(tables) + "[clusters.birch-cluster.sources.nonsense]\nx = 1\n")
+    monkeypatch.setenv("FAULTLINE_CONFIG", str(file))
+    forget_configuration()
+    for name in names:
+        discover_source(f"{name}/slurm")
+    client, admin = amber.client(Role.RESPONDER), amber.client(Role.ADMIN)
+    for address in ("/sources/", "/?q="):
+        page = client.get(address).content.decode()
+        assert "/nonexistent/amber-cluster" in page and "birch-cluster" not in page
+        assert f"/nonexistent/{SHARED}" not in page, "what it says may name any job"
+    assert "birch-cluster" in admin.get("/sources/").content.decode()
+    refused = client.post("/sources/search/", {"source": "birch-cluster/slurm"}, follow=True).content.decode()
+    assert "is not configured" in refused
+    monkeypatch.undo()
+    forget_configuration()
 
 
 def test_without_teams_everybody_sees_everything(teams: Teams) -> None:

@@ -20,7 +20,10 @@ Rule = Callable[[Sight], Q]
 
 IN_SERVICE = ("node.drained", "node.returned")
 """What is told of a node to all who see something of its cluster."""
-ABOUT_TWO = ("incident.merged", "incident.unmerged", "incident.split", "incident.not_same")
+ABOUT_TWO = (
+    "incident.merged", "incident.unmerged", "incident.split", "incident.not_same", "incident.may_be_same",
+    "incident.added", "incident.put_back",
+)  # fmt: skip
 """Events of an incident that name another one."""
 
 
@@ -122,6 +125,12 @@ def _event(sight: Sight) -> Q:
     return (of_subjects & (~Q(kind__in=ABOUT_TWO) | others)) | of_nodes
 
 
+def _discovery(sight: Sight) -> Q:
+    """Who sees a whole cluster: what a search says may name any job of it."""
+    clusters = _model("cluster")._base_manager.order_by().filter(pk__in=sorted(sight.clusters))
+    return Q(Exists(clusters.filter(name=OuterRef("cluster"))))
+
+
 RULES: dict[str, Rule] = {
     "attempt": place,
     "workload": place,
@@ -129,6 +138,7 @@ RULES: dict[str, Rule] = {
     "collection": of("attempt", "attempt"),
     "stream": of("attempt", "attempt"),
     "observation": of("attempt", "attempt"),
+    "discovery": _discovery,
     "recollection": of("attempt", "attempt"),
     "diagnosis": of("attempt", "attempt"),
     "diagnosisnode": of("diagnosis", "diagnosis"),

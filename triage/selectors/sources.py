@@ -11,8 +11,9 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
+from triage.access.sight import current
 from triage.configuration import Configuration
-from triage.models import Attempt, Collection, CollectionState, Discovery
+from triage.models import Attempt, Cluster, Collection, CollectionState, Discovery
 from triage.services.sources import FILES, configuration
 
 SILENT_TURNS = 20
@@ -80,19 +81,26 @@ class Sources:
     errors: tuple[str, ...]
     path: str
     """Of the configuration's file; empty when there is none."""
+    hidden: bool
+    """There are others, of clusters that the reader doesn't see whole."""
 
 
 def sources() -> Sources:
-    """Every source with its search and what it gave in the last day. Two queries."""
+    """The sources of the clusters that the reader sees whole, with their searches and what they gave in the last day.
+    The number of queries is fixed.
+    """
     found = configuration()
     given = _collected()
-    rows = [_with(row, given.get(row.key)) for row in _rows(found)]
-    return Sources(rows, found.errors, found.path if found.path != "environment" else "")
+    rows = _rows(found)
+    shown = [_with(row, given.get(row.key)) for row in _seen(rows)]
+    everything = current().everything
+    path = found.path if everything and found.path != "environment" else ""
+    return Sources(shown, found.errors if everything else (), path, len(shown) < len(rows))
 
 
 def troubles(clusters: tuple[str, ...] = ()) -> list[SourceRow]:
-    """The sources because of which attempts may be missing, of these clusters or of all. At most one query."""
-    rows = [row for row in _rows(configuration()) if row.trouble]
+    """The sources because of which attempts may be missing, of these clusters or of all that the reader sees whole."""
+    rows = _seen([row for row in _rows(configuration()) if row.trouble])
     return [row for row in rows if not clusters or not row.cluster or row.cluster in clusters]
 
 
@@ -102,6 +110,15 @@ def any_configured() -> bool:
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _seen(rows: list[SourceRow]) -> list[SourceRow]:
+    """Those of clusters that the reader sees whole: what a search says may name any job of its cluster."""
+    seen = current()
+    if seen.everything or not rows:
+        return rows
+    names = set(Cluster.objects.filter(pk__in=seen.clusters).values_list("name", flat=True))
+    return [row for row in rows if row.cluster in names]
 
 
 def _finders(found: Configuration) -> list[str]:

@@ -36,6 +36,8 @@ def search(request: HttpRequest) -> HttpResponse:
     """Asks a worker to search a source at once."""
     key = request.POST.get("source", "")
     try:
+        if key not in {row.key for row in sources().rows}:
+            raise ConfigError(f"source {key!r} is not configured")
         search_soon(key)
     except ConfigError as error:
         messages.error(request, f"Not searched: {error}")

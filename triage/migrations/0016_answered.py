@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("triage", "0013_views_of_teams"),
+        ("triage", "0015_places"),
     ]
 
     operations = [
