@@ -55,7 +55,7 @@
     var button = event.target.closest ? event.target.closest("[data-copy]") : null;
     if (!button) return;
     var text = button.dataset.copy === "#" ? location.href : button.dataset.copy;
-    var done = function () { say("Copied " + (text.length < 80 ? text : "")); button.classList.add("done"); };
+    var done = function () { say("Copied " + (button.dataset.copied || (text.length < 80 ? text : ""))); button.classList.add("done"); };
     if (navigator.clipboard && window.isSecureContext) {
       navigator.clipboard.writeText(text).then(done, function () { say("Not copied: the browser refused"); });
       return;

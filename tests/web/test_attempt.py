@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from engine import model as engine
 from tests.web import stories
 from tests.web.conftest import MakeAttempt, diagnose_with
-from triage.models import Attempt, TimelineEvent, TriageState
+from triage.models import Attempt, Collection, CollectionState, TimelineEvent, TriageState
+from triage.selectors.first_reports import first_reports
+from triage.services.nodes import drain
+from triage.services.verdicts import confirm
 
 
 def page_of(client: Client, attempt: Attempt) -> str:
@@ -144,6 +150,108 @@ def test_the_contract_can_be_downloaded_as_it_is(signed_in: Client, make_attempt
     answer = signed_in.get(reverse("attempt-json", args=[make_attempt().pk]))
     assert answer["Content-Type"] == "application/json" and "attachment" in answer["Content-Disposition"]
     assert json.loads(answer.content) == json.loads(json.dumps(stories.nvlink().to_dict()))
+
+
+def test_who_reported_first_stands_in_order_with_each_ranks_own_time(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    page = page_of(signed_in, make_attempt())
+    order = page[page.index('<ol class="order">') : page.index("</ol>", page.index('<ol class="order">'))]
+    assert re.findall(r"<li><span>(?:<time[^>]*>)?([^<]+)", order) == ["04:11:57", "+10 m 1 s", "+10 m 3 s"]
+    assert "gx-02" in order and "<strong>root</strong>" in order
+    assert "ranks 24, 25, 27, 30, 31" in order and "ranks 19, 22" in order
+
+
+def test_a_ranks_first_report_is_told_by_its_own_line_or_its_nodes_and_not_by_the_first_rank_of_all() -> None:
+    plain = stories.nvlink()
+    early = engine.Symptom(
+        rule="x.ops", title="Taken down", nodes=("gx-03", "gx-04"), ranks=(19, 22, 24), count=9,
+        first_at=stories.at("04:21:59"), last_at=stories.at("04:22:09"), explained_by="root", evidence=(),
+    )  # fmt: skip
+    entries = tuple(
+        engine.TimelineEntry(at=stories.at(clock), kind="teardown", node=node, title="Taken down", evidence=())
+        for node, clock in (("gx-04", "04:21:59"), ("gx-03", "04:22:09"))
+    )
+    story = stories._changed(plain, symptoms=(early, *plain.symptoms), timeline=(*plain.timeline, *entries))
+    reports = first_reports(story.to_dict())
+    assert reports[19].title == reports[22].title == "InfiniBand completion, status 12"
+    assert reports[24].title == "Collective timeout", "its own line came before"
+    assert {rank for rank, report in reports.items() if report.is_root} == set(), "the root names no rank"
+
+
+def test_rivals_that_one_reason_tells_apart_stand_as_one_with_what_would_decide(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    rival = stories.nvlink().candidates[0]
+    changes = [
+        {},
+        {"nodes": ("gx-03",), "evidence": ("e3",)},
+        {"not_root_because": "Another reason.", "evidence": ("e5",)},
+    ]
+    other = stories.struct(rival, rule="ib.link-down", domain="network", sub_domain="infiniband", title="Port down")
+    many = tuple(stories.struct(rival, **change) for change in changes)
+    page = page_of(signed_in, make_attempt(stories._changed(stories.nvlink(), candidates=(*many, other))))
+    section = page[page.index('id="wn"') : page.index("</section>", page.index('id="wn"'))]
+    assert section.count("<h3>Lustre client error") == 2 and "on gx-02, gx-03" in section and "2 places" in section
+    assert "3 rivals" in section
+    port = section[section.index("Port down") :]
+    assert "<strong>Would decide:</strong> metrics, not read (no metrics were collected)." in port
+    assert "subnet manager" in port, "what the rule says to look at"
+
+
+def test_nothing_is_said_to_be_no_rival_when_no_cause_was_found(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    assert "what was read tells of consequences alone" in page_of(signed_in, make_attempt(stories.no_cause()))
+    assert "Nothing else in the evidence could have ended" in page_of(signed_in, make_attempt(stories.key_error()))
+
+
+def test_the_verdict_says_that_the_node_failed_before_and_whether_it_is_in_service(
+    signed_in: Client, make_attempt: MakeAttempt, ada: User
+) -> None:
+    first = make_attempt(ended_at=stories.END - timedelta(days=2))
+    assert "badge repeat" not in page_of(signed_in, first)
+    second = make_attempt()
+    drain(second.cluster, "gx-02", ada, "link 10")
+    page = page_of(signed_in, second)
+    verdict = page[page.index('<article class="verdict"') : page.index("</article>")]
+    assert "2nd time on gx-02 in 7 days" in verdict and "drained since" in verdict
+
+
+def test_the_rule_leads_to_its_page_with_how_often_it_was_right(
+    signed_in: Client, make_attempt: MakeAttempt, ada: User
+) -> None:
+    attempt = make_attempt()
+    assert "nobody has judged it yet" in page_of(signed_in, attempt)
+    confirm(attempt.pk, ada, diagnosis_id=attempt.diagnosis_id)
+    page = page_of(signed_in, attempt)
+    assert 'href="/rules/xid.149/"' in page and 'href="/rules/cases/?rule=xid.149">right in 1 of 1</a>' in page
+    assert f'href="/incidents/{attempt.membership.incident_id}/">{attempt.membership.incident.name}: ' in page
+    assert 'data-copy="**NVLink signal-integrity fault on gx-02 (Xid 149)**' in page
+
+
+def test_sources_are_asked_again_and_a_received_bundle_is_only_diagnosed_again(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    attempt = make_attempt()
+    assert "Diagnose again" in page_of(signed_in, attempt)
+    Collection.objects.create(attempt=attempt, connector="files", ref="spool:x", state=CollectionState.DONE)
+    asked = Collection.objects.create(
+        attempt=attempt, connector="c1/loki", ref="48213", state=CollectionState.DONE, tries=3, streams_done=4,
+        reports=[{"source": "syslog", "status": "missing", "streams": 0}],
+    )  # fmt: skip
+    assert "Fetch again" in page_of(signed_in, attempt)
+    assert signed_in.post(reverse("attempt-retry", args=[attempt.pk])).status_code == 302
+    asked.refresh_from_db()
+    assert (asked.state, asked.tries, asked.streams_done) == (CollectionState.PENDING, 0, 0)
+    assert asked.reports, "what was said before is kept until there is better"
+    assert attempt.collections.get(connector="files").state == CollectionState.DONE
+    attempt.refresh_from_db()
+    assert attempt.triage_state == TriageState.PENDING
+    event = TimelineEvent.objects.filter(attempt=attempt, kind="triage.requested").latest("id")
+    assert event.payload["reason"] == "sources asked again on the page" and event.actor.username == "ada"
+    run = attempt.triage_run
+    signed_in.post(reverse("attempt-retry", args=[attempt.pk]))
+    attempt.refresh_from_db()
+    assert attempt.triage_run == run, "pressed twice it is asked once"
 
 
 def test_an_unknown_attempt_is_not_found_on_any_of_its_addresses(signed_in: Client, db: None) -> None:

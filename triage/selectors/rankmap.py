@@ -1,16 +1,16 @@
-"""Where it failed: ranks by node and GPU, by the first thing each reported.
-
-Ranks are laid out in blocks, `rank // GPUs a node`, as launchers do. That is an assumption, so it is checked: if any
-evidence names a node and a rank that contradict it, there is no map.
-"""
+"""Where it failed: ranks by node and GPU, by the first thing each reported. Only where the layout can be trusted."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from triage.selectors.first_reports import first_reports, layout
+
 MAX_NODES = 64
+MAX_WIDTH = 16
 MAX_KINDS = 5
 
 
@@ -47,53 +47,30 @@ class RankMap:
 
 def rank_map(contract: Mapping[str, Any]) -> RankMap | None:
     """The map; None when the allocation isn't known, nobody names a rank, or the layout can't be trusted."""
-    facts = contract["attempt"].get("attempt", contract["attempt"])
-    nodes, width = list(facts.get("nodes") or ()), facts.get("gpus_per_node")
-    if not nodes or not width or width > 16 or len(nodes) > MAX_NODES:
+    laid = layout(contract)
+    if laid is None or laid[1] > MAX_WIDTH or len(laid[0]) > MAX_NODES:
         return None
+    nodes, width = laid
     total = len(nodes) * width
-    pairs = [(e["rank"], e["node"]) for e in contract["evidence"] if e["rank"] is not None and e["node"] in nodes]
-    if not pairs or any(rank >= total or nodes[rank // width] != node for rank, node in pairs):
+    reports = {rank: report for rank, report in first_reports(contract).items() if rank < total}
+    if not reports:
         return None
+    titles = list(dict.fromkeys(r.title for r in sorted(reports.values(), key=lambda r: r.at) if not r.is_root))
+    kinds = {title: f"k{number}" if number <= MAX_KINDS else "other" for number, title in enumerate(titles, 1)}
+    first = {
+        rank: ("root" if report.is_root else kinds[report.title], report.title, report.evidence)
+        for rank, report in reports.items()
+    }
     root = contract["root_cause"]
-    by_rank = {e["rank"]: e["id"] for e in reversed(contract["evidence"]) if e["rank"] is not None}
-    first: dict[int, tuple[str, str, str | None]] = {}
-    kinds: list[tuple[str, str]] = []
-    for rank in root["ranks"] if root else ():
-        first.setdefault(rank, ("root", root["title"], _proof(root, by_rank, rank)))
-    told = [s for s in contract["symptoms"] if s["ranks"] and s["first_at"] and (s["explained_by"] or not root)]
-    for symptom in sorted(told, key=lambda s: (s["first_at"] is None, s["first_at"] or "", s["rule"])):
-        fresh = [rank for rank in symptom["ranks"] if rank not in first]
-        if not fresh:
-            continue
-        known = next((kind for kind, title in kinds if title == symptom["title"]), None)
-        if known is None:
-            known = f"k{len(kinds) + 1}" if len(kinds) < MAX_KINDS else "other"
-            kinds.append((known, symptom["title"]))
-        for rank in fresh:
-            first[rank] = (known, symptom["title"], _proof(symptom, by_rank, rank))
-    first = {rank: cell for rank, cell in first.items() if rank < total}
-    if not first:
-        return None
     blamed = set(root["nodes"]) if root else set()
     rows = tuple(
         MapRow(node, node in blamed, tuple(_cell(row * width + gpu, node, gpu, first) for gpu in range(width)))
         for row, node in enumerate(nodes)
     )
-    legend = []
-    if any(kind == "root" for kind, _, _ in first.values()):
-        legend.append(("root", "root", sum(kind == "root" for kind, _, _ in first.values())))
-    for kind, title in kinds[:MAX_KINDS]:
-        legend.append((kind, title, sum(found[0] == kind for found in first.values())))
-    if len(kinds) > MAX_KINDS:
-        legend.append(("other", "something else", sum(found[0] == "other" for found in first.values())))
-    return RankMap(rows, tuple(range(width)), tuple(item for item in legend if item[2]), total, len(first))
-
-
-def _proof(owner: Mapping[str, Any], by_rank: Mapping[int, str], rank: int) -> str | None:
-    own = by_rank.get(rank)
-    refs = owner["evidence"]
-    return own if own in refs else refs[0] if refs else None
+    counts = Counter(kind for kind, _, _ in first.values())
+    named = [("root", "root"), *((kinds[title], title) for title in titles[:MAX_KINDS]), ("other", "something else")]
+    legend = tuple((kind, title, counts[kind]) for kind, title in named if counts[kind])
+    return RankMap(rows, tuple(range(width)), legend, total, len(first))
 
 
 def _cell(rank: int, node: str, gpu: int, first: Mapping[int, tuple[str, str, str | None]]) -> Cell:

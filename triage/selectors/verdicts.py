@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Count
+
 from engine.model import AMBIGUOUS, SUB_DOMAINS
-from triage.models import Attempt, Diagnosis, Verdict, VerdictStatus
+from triage.models import Attempt, Diagnosis, Verdict, VerdictKind, VerdictStatus
+from triage.statistics import Share, wilson
 from triage.text import printable
 
 
@@ -59,6 +62,13 @@ def history(attempt: Attempt) -> list[Verdict]:
     """Everything that was said of this attempt, newest first."""
     said = attempt.verdicts.select_related("by", "ended_by", "diagnosis").defer("diagnosis__contract")
     return list(said.order_by("-created_at", "-id")[:50])
+
+
+def rule_precision(rule: str) -> Share:
+    """How often people confirmed what this rule decided, of the verdicts that stand. One query."""
+    standing = Verdict.objects.filter(rule=rule, ended_at__isnull=True).order_by()
+    counts = dict(standing.values_list("kind").annotate(rows=Count("pk")))
+    return wilson(counts.get(VerdictKind.CONFIRMED, 0), sum(counts.values()))
 
 
 def taxonomy() -> list[tuple[str, tuple[str, ...]]]:

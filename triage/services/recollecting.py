@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -60,13 +61,30 @@ def recollect(attempt_id: int) -> bool:
     plan.due_at = None
     plan.rounds += 1
     plan.save(update_fields=["due_at", "rounds"])
+    return _reopen(attempt) and request_triage(attempt.pk, reason="sources asked again for what arrived late")
+
+
+@transaction.atomic
+def fetch_again(attempt_id: int, actor: AbstractBaseUser) -> bool:
+    """Asks all sources of an attempt again because somebody wants it, and diagnoses it with what they give; where
+    there is no source to ask (a received bundle), it is only diagnosed again. False when it was waiting already.
+    """
+    attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
+    if attempt.triage_state not in (TriageState.DONE, TriageState.FAILED):
+        return False
+    asked = _reopen(attempt)
+    reason = "sources asked again on the page" if asked else "asked for on the page"
+    return request_triage(attempt.pk, reason=reason, actor=actor)
+
+
+def _reopen(attempt: Attempt) -> bool:
+    """Their reports stay: the better one of each source is kept."""
     sources = Collection.objects.filter(attempt=attempt, connector__contains="/", state=CollectionState.DONE)
     reopened = sources.update(
         state=CollectionState.PENDING, tries=0, lease=None, queued_at=None, started_at=None, heartbeat_at=None,
         finished_at=None, streams_done=0, bytes_done=0,
     )  # fmt: skip
-    # their reports stay: the better one of each source is kept
-    return bool(reopened) and request_triage(attempt.pk, reason="sources asked again for what arrived late")
+    return bool(reopened)
 
 
 def better_reports(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -21,18 +21,26 @@ from triage.models import Diagnosis as Kept
 from triage.selectors import attempts as select
 from triage.selectors.compare import quick, usual_base
 from triage.selectors.evidence import Story, tell
+from triage.selectors.first_reports import order_of_failure
 from triage.selectors.guides import guide
 from triage.selectors.neighbours import alike, neighbours
+from triage.selectors.node_service import service_of
 from triage.selectors.rankmap import rank_map
-from triage.selectors.verdicts import said
-from triage.services.triage import request_triage
+from triage.selectors.repeats import repeats
+from triage.selectors.rivals import rivals
+from triage.selectors.verdicts import rule_precision, said
+from triage.services.recollecting import fetch_again
 from triage.text import printable
 from triage.web.discussion import discussion
 from triage.web.htmx import fragment, is_htmx, signed_in
+from triage.web.incident_report import attempt_summary
 from triage.web.views.timeline import timeline_context
 
 MAX_ROWS = 200
 """Symptoms, rivals and events beyond this stand in the JSON only."""
+
+MAX_SERVICE = 4
+"""Blamed nodes of which the page says whether they are in service."""
 
 
 def detail_or_404(pk: int) -> select.AttemptDetail:
@@ -64,7 +72,8 @@ def attempt(request: HttpRequest, pk: int) -> HttpResponse:
     }
     if detail.diagnosis is not None:
         story = story_of(detail.diagnosis, pk)
-        context |= _verdict(detail, story) | timeline_context(request, detail.attempt, story.contract)
+        context |= _verdict(detail, story) | _around(request, detail, story)
+        context |= timeline_context(request, detail.attempt, story.contract)
     return render(request, "attempt/page.html", context)
 
 
@@ -86,12 +95,12 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @signed_in
 def retry(request: HttpRequest, pk: int) -> HttpResponse:
-    """Ask for triage again."""
+    """Asks the sources again, where there are any, and has it diagnosed again."""
     try:
         found = select.get_attempt(pk)
     except (Attempt.DoesNotExist, OverflowError):
         raise Http404 from None
-    request_triage(found.pk, reason="asked for on the page", actor=request.user)
+    fetch_again(found.pk, request.user)
     return redirect("attempt", pk=pk)
 
 
@@ -177,15 +186,27 @@ def _verdict(detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
         "symptom_lines": sum(symptom["count"] for symptom in symptoms),
         "aside": aside[:MAX_ROWS],
         "alike": alike(detail.attempt),
-        "rivals": [
-            {**rival, "why": rival.get("not_root_because") or rival.get("undecided_because") or ""}
-            for rival in contract["candidates"][:MAX_ROWS]
-        ],
+        "rivals": rivals(contract)[:MAX_ROWS],
+        "order": order_of_failure(contract),
         "nodes": _nodes(contract, symptoms),
         "missing": [c for c in contract["coverage"] if c["status"] in ("missing", "error", "partial", "empty")],
         "complete": sum(c["status"] == "ok" for c in contract["coverage"]),
         "guide": guide(root["rule"], root["title"]) if root else None,
         "streams": {stream.name: stream for stream in detail.streams},
+    }
+
+
+def _around(request: HttpRequest, detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
+    """What else is known of the nodes, the rule and the sources."""
+    found, root = detail.attempt, story.contract["root_cause"]
+    nodes = found.blamed_nodes[:MAX_SERVICE]
+    return {
+        "repeat": repeats([found]).get(found.pk),
+        "service": [(printable(node), event) for node, event in service_of(found.cluster_id, nodes)],
+        "more_nodes": len(found.blamed_nodes) > 1,
+        "precision": rule_precision(root["rule"]) if root else None,
+        "can_fetch": any("/" in collection.connector for collection in detail.collections),
+        "summary": attempt_summary(found, story, request.build_absolute_uri(reverse("attempt", args=[found.pk]))),
     }
 
 
