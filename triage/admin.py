@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import Group, User
 from django.db.models import Model
 from django.http import HttpRequest
 
+from triage.access.viewer import role_of
 from triage.models import (
     Attempt,
     Cluster,
@@ -16,8 +19,10 @@ from triage.models import (
     Diagnosis,
     Discovery,
     Incident,
+    Person,
     ShareLink,
     Stream,
+    TeamReach,
     TimelineEvent,
     Verdict,
     Workload,
@@ -77,3 +82,47 @@ admin.site.register(
     ShareLink, _show("created_at", "by", "attempt", "incident", "expires_at", "revoked_at", exclude=["nonce"])
 )
 admin.site.register(TimelineEvent, _show("happened_at", "kind", "actor", "attempt", "payload"))
+
+
+class PersonInline(admin.StackedInline):
+    model = Person
+    can_delete = True
+    verbose_name_plural = "role"
+
+
+class TeamReachInline(admin.TabularInline):
+    model = TeamReach
+    extra = 1
+    verbose_name_plural = "what its people see"
+
+
+class PeopleAdmin(UserAdmin):
+    """Local accounts, roles and teams. What Django calls permissions has no meaning here."""
+
+    inlines = [PersonInline]
+    list_display = ["username", "first_name", "last_name", "role", "is_active", "last_login"]
+    list_filter = ["is_active", "person__role", "groups"]
+    list_select_related = ["person"]
+    fieldsets = [
+        (None, {"fields": ["username", "password"]}),
+        ("Person", {"fields": ["first_name", "last_name", "email"]}),
+        ("May sign in; is an admin of everything; teams", {"fields": ["is_active", "is_superuser", "groups"]}),
+        ("Dates", {"fields": ["last_login", "date_joined"]}),
+    ]
+
+    @admin.display(ordering="person__role")
+    def role(self, user: User) -> str:
+        return role_of(user).label
+
+
+class TeamAdmin(admin.ModelAdmin):
+    """Teams. The first one that says what it sees ends that everybody sees everything."""
+
+    inlines = [TeamReachInline]
+    fields = ["name"]
+    search_fields = ["name"]
+
+
+admin.site.unregister([User, Group])
+admin.site.register(User, PeopleAdmin)
+admin.site.register(Group, TeamAdmin)

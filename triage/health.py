@@ -12,6 +12,8 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from triage.access.rights import open_to_all
+
 logger = logging.getLogger(__name__)
 
 WORKER_KEY = "faultline:worker:"
@@ -19,6 +21,7 @@ WORKER_TTL_SECONDS = 15
 """A worker says every two seconds that it lives; after so long it doesn't count any more."""
 
 
+@open_to_all
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
@@ -26,6 +29,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"status": "ok"})
 
 
+@open_to_all
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:

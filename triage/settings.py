@@ -21,7 +21,7 @@ CSRF_TRUSTED_ORIGINS = env.items("CSRF_TRUSTED_ORIGINS")
 
 # --- what runs --------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "triage.admin_app.FaultlineAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -49,6 +49,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "triage.web.zones.ZoneMiddleware",
+    "triage.access.rights.RightsMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 ROOT_URLCONF = "triage.urls"

@@ -58,8 +58,8 @@ def viewer_of(user: AbstractBaseUser | AnonymousUser) -> Viewer:
 
 
 def role_of(user: Any) -> Role:
-    """Needs `person`."""
-    if user.is_superuser:
+    """Needs `person`. Who may use Django's admin site is an admin here too."""
+    if user.is_superuser or user.is_staff:
         return Role.ADMIN
     person = getattr(user, "person", None)
     return Role(person.role) if person is not None else Role(settings.FAULTLINE_DEFAULT_ROLE)
@@ -77,11 +77,18 @@ def seen_people() -> QuerySet[User]:
     teams = User.groups.through.objects.filter(
         Q(group__in=sorted(seen.teams)) | Q(group__in=overseers), user=OuterRef("pk")
     )
-    return people.filter(Exists(teams) | Q(is_superuser=True) | Q(person__role=Role.ADMIN))
+    return people.filter(Exists(teams) | Q(is_superuser=True) | Q(is_staff=True) | Q(person__role=Role.ADMIN))
 
 
 class Backend(ModelBackend):
     """Passwords of local accounts; the user of a session comes with role and sight."""
+
+    def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
+        """Of the admin site: admins may all of it."""
+        return viewer_of(user_obj).may(Role.ADMIN)
+
+    def has_module_perms(self, user_obj: Any, app_label: str) -> bool:
+        return viewer_of(user_obj).may(Role.ADMIN)
 
     def get_user(self, user_id: Any) -> User | None:
         user = with_access().filter(pk=user_id).first()

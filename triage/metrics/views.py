@@ -12,10 +12,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CollectorRegistry, multiprocess
 
+from triage.access.rights import open_to_all
+from triage.access.roles import Role
 from triage.access.sight import all_seeing
+from triage.access.viewer import viewer_of
 from triage.metrics.standing import Standing
 
 
+@open_to_all
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
@@ -52,4 +56,4 @@ def _may_read(request: HttpRequest) -> bool:
     sent = request.headers.get("Authorization", "").removeprefix("Bearer ")
     if token and secrets.compare_digest(sent.encode(), token.encode()):
         return True
-    return bool(request.user.is_staff)
+    return viewer_of(request.user).may(Role.ADMIN)

@@ -10,8 +10,9 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from triage.access.roles import Role
 from triage.access.sight import current
-from triage.access.viewer import seen_people
+from triage.access.viewer import seen_people, viewer_of
 from triage.models import Audience, DefaultView, SavedView
 from triage.selectors.query import parse
 from triage.services.facts import short
@@ -37,8 +38,9 @@ def visible_views(user: User) -> QuerySet[SavedView]:
 
 
 def may_change(user: User, view: SavedView, teams: Collection[int]) -> bool:
-    """Whether somebody who is in these teams may change a view: their own, and those of their teams."""
-    return view.owner_id == user.pk or (view.audience == Audience.TEAM and view.team_id in teams)
+    """Whether somebody in these teams may change a view: their own, and as a responder those of their teams."""
+    of_team = view.audience == Audience.TEAM and view.team_id in teams
+    return view.owner_id == user.pk or (of_team and viewer_of(user).may(Role.RESPONDER))
 
 
 @transaction.atomic

@@ -9,6 +9,8 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
+from triage.access.roles import Role
+from triage.access.viewer import NOBODY, viewer_of
 from triage.selectors.notifications import unread_count
 from triage.web.undo import offered
 from triage.web.zones import Zone
@@ -33,6 +35,7 @@ def page(request: HttpRequest) -> dict[str, Any]:
     theme = request.COOKIES.get(THEME_COOKIE, "")
     user = getattr(request, "user", None)
     initials = ""
+    viewer = viewer_of(user) if user is not None else NOBODY
     if user is not None and user.is_authenticated:
         names = (user.get_full_name() or user.get_username()).split()
         initials = "".join(name[0] for name in names[:2]).upper()
@@ -43,6 +46,7 @@ def page(request: HttpRequest) -> dict[str, Any]:
         "now": timezone.now(),
         "zone": getattr(request, "zone", None) or Zone(),
         "initials": initials,
+        "may": {"respond": viewer.may(Role.RESPONDER), "administer": viewer.may(Role.ADMIN)},
         "undo": SimpleLazyObject(lambda: offered(request)),
         "unread": SimpleLazyObject(lambda: unread_count(user)) if initials else 0,
     }

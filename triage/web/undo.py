@@ -16,7 +16,9 @@ from django.core import signing
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_POST
 
-from triage.web.htmx import local_address, signed_in
+from triage.access.rights import check_role, signed_in
+from triage.access.roles import Role
+from triage.web.htmx import local_address
 
 _SALT = "triage.undo"
 _SESSION = "undo"
@@ -26,6 +28,7 @@ SECONDS = 3600
 Undoer = Callable[[User, dict[str, Any]], str]
 """Takes something back, and says in a sentence what became of it."""
 _KINDS: dict[str, Undoer] = {}
+_ROLES: dict[str, Role] = {}
 
 
 class NotUndone(Exception):
@@ -40,11 +43,12 @@ class Offer:
     token: str
 
 
-def undoes(kind: str) -> Callable[[Undoer], Undoer]:
-    """The function takes back what was offered as this kind."""
+def undoes(kind: str, role: Role = Role.RESPONDER) -> Callable[[Undoer], Undoer]:
+    """The function takes back what was offered as this kind; for people with this role."""
 
     def register(undoer: Undoer) -> Undoer:
         _KINDS[kind] = undoer
+        _ROLES[kind] = role
         return undoer
 
     return register
@@ -80,6 +84,7 @@ def undo(request: HttpRequest) -> HttpResponse:
     if found["by"] != request.user.pk:
         messages.error(request, "Nothing was undone: somebody else did that.")
         return back
+    check_role(request, _ROLES[found["kind"]])
     try:
         messages.success(request, _KINDS[found["kind"]](request.user, found["facts"]))
     except NotUndone as reason:

@@ -110,6 +110,6 @@ urlpatterns = [
     path("sources/search/", sources.search, name="sources-search"),
     path("undo/", undo.undo, name="undo"),
     path("preferences/", account.preferences, name="preferences"),
-    path("sign-in/", account.SignIn.as_view(), name="login"),
-    path("sign-out/", account.SignOut.as_view(), name="logout"),
+    path("sign-in/", account.sign_in, name="login"),
+    path("sign-out/", account.sign_out, name="logout"),
 ]

@@ -11,6 +11,8 @@ from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 
+from triage.access.rights import open_to_all
+
 
 @cache
 def document() -> dict[str, Any]:
@@ -19,6 +21,7 @@ def document() -> dict[str, Any]:
     return found
 
 
+@open_to_all
 @require_safe
 def schema(request: HttpRequest) -> HttpResponse:
     """As YAML; as JSON with `?format=json` or when JSON is asked for."""
@@ -28,6 +31,7 @@ def schema(request: HttpRequest) -> HttpResponse:
     return HttpResponse(renderer.render(document(), renderer_context={}), content_type=f"{kind}; charset=utf-8")
 
 
+@open_to_all
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
     """Every operation with its parameters, bodies and answers."""

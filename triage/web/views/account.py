@@ -9,9 +9,10 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_POST
 
+from triage.access.rights import open_to_all, signed_in
 from triage.web import zones
 from triage.web.context import KEYS_COOKIE, THEME_COOKIE, THEMES
-from triage.web.htmx import local_address, signed_in
+from triage.web.htmx import local_address
 
 YEAR = 365 * 24 * 3600
 
@@ -31,6 +32,10 @@ class SignIn(LoginView):
 
 class SignOut(LogoutView):
     next_page = "login"
+
+
+sign_in = open_to_all(SignIn.as_view())
+sign_out = open_to_all(SignOut.as_view())
 
 
 @require_POST

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST
 from engine import report
 from engine.model import Diagnosis, Source
 from triage import times, words
+from triage.access.rights import responders, signed_in
 from triage.models import Attempt, TriageState, VerdictKind, VerdictStatus
 from triage.models import Diagnosis as Kept
 from triage.selectors import attempts as select
@@ -32,7 +33,7 @@ from triage.selectors.verdicts import rule_precision, said
 from triage.services.recollecting import fetch_again
 from triage.text import printable
 from triage.web.discussion import discussion
-from triage.web.htmx import fragment, is_htmx, signed_in
+from triage.web.htmx import fragment, is_htmx
 from triage.web.incident_report import attempt_summary
 from triage.web.views.timeline import timeline_context
 
@@ -93,7 +94,7 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@signed_in
+@responders
 def retry(request: HttpRequest, pk: int) -> HttpResponse:
     """Asks the sources again, where there are any, and has it diagnosed again."""
     try:

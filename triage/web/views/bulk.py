@@ -11,13 +11,13 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from triage import words
+from triage.access.rights import responders
 from triage.access.viewer import seen_people
 from triage.selectors.attempts import PAGE_SIZE, count_attempts, matching_ids
 from triage.services import bulk
 from triage.services.incidents import IncidentRefused, Place, put_back
 from triage.web import inbox, undo
 from triage.web.forms import incident_number
-from triage.web.htmx import signed_in
 
 ACTIONS: dict[str, tuple[str, str]] = {
     "diagnose": ("Diagnose again", "asked to be diagnosed again"),
@@ -29,7 +29,7 @@ ACTIONS: dict[str, tuple[str, str]] = {
 
 
 @require_POST
-@signed_in
+@responders
 def act(request: HttpRequest) -> HttpResponse:
     """Does it at once for the rows of one page. For all that match it first says how many that are, and asks."""
     view = inbox.View.of(QueryDict(request.POST.get("search", "")))

@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 
 from engine.model import SUB_DOMAINS
+from triage.access.rights import signed_in
 from triage.models import Attempt, VerdictKind
 from triage.selectors import attempts as select_attempts
 from triage.selectors import cases as select
@@ -17,7 +18,6 @@ from triage.selectors.filters import printable_value
 from triage.selectors.rules import title_of
 from triage.services.bundling import Member, bundle, folder_of, packed
 from triage.web import figures
-from triage.web.htmx import signed_in
 
 MAX_CASES = 1000
 """Of one export."""

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST
 
+from triage.access.rights import responders, signed_in
 from triage.models import Attempt, Comment, Incident, Notification
 from triage.selectors import attempts as select
 from triage.selectors import incidents as select_incidents
@@ -20,11 +21,11 @@ from triage.selectors.notifications import notes_of
 from triage.selectors.threads import attempt_state, attempt_thread
 from triage.services import comments
 from triage.web import discussion
-from triage.web.htmx import fragment, is_htmx, is_known, signed_in
+from triage.web.htmx import fragment, is_htmx, is_known
 from triage.web.views.attempts import detail_or_404
 
 
-@signed_in
+@responders
 def add_to_attempt(request: HttpRequest, pk: int) -> HttpResponse:
     """Says something about an attempt."""
     try:
@@ -34,7 +35,7 @@ def add_to_attempt(request: HttpRequest, pk: int) -> HttpResponse:
     return _add(request, subject)
 
 
-@signed_in
+@responders
 def add_to_incident(request: HttpRequest, pk: int) -> HttpResponse:
     """Says something about an incident."""
     try:
@@ -84,7 +85,7 @@ def _key(request: HttpRequest) -> uuid.UUID | None:
         return None
 
 
-@signed_in
+@responders
 def edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Changes one's own comment."""
     comment = _own(request, pk)
@@ -100,7 +101,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@signed_in
+@responders
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Deletes one's own comment."""
     comment = _own(request, pk)

@@ -7,9 +7,9 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from triage.access.rights import signed_in
 from triage.models import Attempt
 from triage.selectors.compare import bases, compare
-from triage.web.htmx import signed_in
 from triage.web.logview import number
 from triage.web.views.evidence import attempt_or_404
 

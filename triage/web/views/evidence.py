@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from triage import times
+from triage.access.rights import signed_in
 from triage.models import Attempt, Stream
 from triage.selectors import attempts, stream_bytes, streams
 from triage.selectors.evidence import EvidenceItem, Story
@@ -21,7 +22,7 @@ from triage.selectors.guides import guide
 from triage.selectors.stream_search import Findings, Query, SearchRefused, search
 from triage.text import printable
 from triage.web import logview
-from triage.web.htmx import is_htmx, signed_in
+from triage.web.htmx import is_htmx
 from triage.web.logview import AROUND, ShownLine, number
 from triage.web.typed_time import typed_moment
 from triage.web.views.attempts import story_of

@@ -11,11 +11,11 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 
+from triage.access.rights import signed_in
 from triage.api.serializers import attempt_row, time_text
 from triage.models import Attempt
 from triage.selectors.attempts import export_rows
 from triage.web import inbox
-from triage.web.htmx import signed_in
 
 FIELDS = (
     "id", "ended_at", "started_at", "outcome", "domain", "sub_domain", "title", "rule", "nodes_blamed", "cluster",

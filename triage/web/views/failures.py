@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from engine.model import Outcome
+from triage.access.rights import signed_in
 from triage.models import Attempt, TriageState
 from triage.selectors import attempts as select
 from triage.selectors.facets import counts
@@ -20,7 +21,7 @@ from triage.selectors.sources import any_configured, troubles
 from triage.selectors.suggestions import suggest
 from triage.services.saved_views import teams_of
 from triage.web import inbox
-from triage.web.htmx import fragment, signed_in
+from triage.web.htmx import fragment
 
 MAX_NEWS = 99
 

@@ -14,6 +14,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_POST
 
 from triage import words
+from triage.access.rights import responders, signed_in
 from triage.models import Incident, Severity, Ticket
 from triage.selectors import incidents as select
 from triage.selectors.attempts import CursorError
@@ -22,7 +23,7 @@ from triage.services import incidents as act
 from triage.web import undo
 from triage.web.discussion import compose
 from triage.web.forms import incident_number, number
-from triage.web.htmx import etag_of, fragment, is_htmx, is_known, signed_in
+from triage.web.htmx import etag_of, fragment, is_htmx, is_known
 from triage.web.incident_report import incident_report
 from triage.web.markdown import render as render_markdown
 from triage.web.views.attempts import download
@@ -144,7 +145,7 @@ def _timeline(request: HttpRequest, pk: int) -> dict[str, Any]:
 
 
 @require_POST
-@signed_in
+@responders
 def state(request: HttpRequest, pk: int) -> HttpResponse:
     """Status, assignee, severity and title at once; each only when it was changed in the form."""
     incident_or_404(pk)
@@ -193,7 +194,7 @@ def _state_back(user: User, facts: dict[str, Any]) -> str:
 
 
 @require_POST
-@signed_in
+@responders
 def merge(request: HttpRequest, pk: int) -> HttpResponse:
     """Another incident (`other`: its number or its address) becomes part of this one."""
     incident_or_404(pk)
@@ -218,7 +219,7 @@ def _merge_back(user: User, facts: dict[str, Any]) -> str:
 
 
 @require_POST
-@signed_in
+@responders
 def unmerge(request: HttpRequest, pk: int) -> HttpResponse:
     """Takes this incident out of the one that it was merged into."""
     incident = incident_or_404(pk)
@@ -239,7 +240,7 @@ def _unmerge_back(user: User, facts: dict[str, Any]) -> str:
 
 
 @require_POST
-@signed_in
+@responders
 def split(request: HttpRequest, pk: int) -> HttpResponse:
     """The chosen attempts become an incident of their own."""
     incident_or_404(pk)
@@ -254,7 +255,7 @@ def split(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@signed_in
+@responders
 def not_the_same(request: HttpRequest, pk: int) -> HttpResponse:
     """The proposal is wrong: these two are different."""
     incident_or_404(pk)
@@ -276,7 +277,7 @@ def _maybe_the_same(user: User, facts: dict[str, Any]) -> str:
 
 
 @require_POST
-@signed_in
+@responders
 def add_ticket(request: HttpRequest, pk: int) -> HttpResponse:
     """A link to where else it is worked on."""
     incident_or_404(pk)
@@ -291,7 +292,7 @@ def add_ticket(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@signed_in
+@responders
 def remove_ticket(request: HttpRequest, pk: int) -> HttpResponse:
     """Takes a link away."""
     ticket = Ticket.objects.filter(pk=pk).first()

@@ -13,6 +13,7 @@ from django.shortcuts import render
 from django.utils.html import format_html
 
 from engine.model import Source
+from triage.access.rights import signed_in
 from triage.selectors import insights as select
 from triage.selectors.filters import printable_value
 from triage.selectors.insights import Scope, Series
@@ -20,7 +21,6 @@ from triage.selectors.query import Query, Term
 from triage.templatetags.fleet import hours
 from triage.times import MONTHS
 from triage.web import figures, inbox
-from triage.web.htmx import signed_in
 from triage.web.views.export import harmless
 
 HELP = {

@@ -12,12 +12,12 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from triage import times
+from triage.access.rights import signed_in
 from triage.models import Attempt, Stream
 from triage.selectors.evidence import Story
 from triage.selectors.merged import MAX_LANES, LaneInfo, Merged, MergedLine, corrections, first_failures, merge
 from triage.text import printable
 from triage.web import logview
-from triage.web.htmx import signed_in
 from triage.web.logview import ShownLine
 from triage.web.typed_time import typed_moment
 from triage.web.views.evidence import attempt_or_404, story_or_none

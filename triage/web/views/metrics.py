@@ -10,11 +10,11 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from triage import times
+from triage.access.rights import signed_in
 from triage.selectors.metric_plots import MAX_TABLE, as_plain, charts, measured, metric_streams, rows
 from triage.selectors.timeline import View, picture
 from triage.text import printable_tree
 from triage.web import timeline
-from triage.web.htmx import signed_in
 from triage.web.views.evidence import attempt_or_404, story_or_none
 
 KEPT_SECONDS = 600

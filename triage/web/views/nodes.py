@@ -10,16 +10,17 @@ from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
+from triage.access.rights import needs
+from triage.access.roles import Role
 from triage.models import Cluster
 from triage.selectors import nodes as select
 from triage.selectors.filters import printable_value
 from triage.services import nodes as service
 from triage.templatetags.fleet import node_url
 from triage.web import figures, undo
-from triage.web.htmx import signed_in
 
 
-@signed_in
+@needs(Role.VIEWER, write=Role.RESPONDER)
 def index(request: HttpRequest) -> HttpResponse:
     """The fleet: the nodes that were to blame, those first of which it is most certain that chance is no explanation.
 
@@ -47,7 +48,7 @@ def index(request: HttpRequest) -> HttpResponse:
     return render(request, "node/fleet.html", context)
 
 
-@signed_in
+@needs(Role.VIEWER, write=Role.RESPONDER)
 def page(request: HttpRequest, name: str) -> HttpResponse:
     """One node; a POST notes something of it. A name in several clusters shows the one that used it last."""
     return _page(request, name)

@@ -9,12 +9,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
+from triage.access.rights import administrators
 from triage.channels.registry import KINDS
 from triage.models import Channel, ChannelKind, DeliveryState, News, Route, Severity
 from triage.selectors import outbox as selectors
 from triage.services import channels as service
 from triage.services import delivering
-from triage.web.htmx import administrators
 
 NEWS = [choice for choice in News.choices if choice[0] != News.TEST]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from triage.access.rights import signed_in
 from triage.selectors import rules as select
 from triage.selectors.filters import printable_value
 from triage.web import figures
-from triage.web.htmx import signed_in
 
 ORDERS = {
     select.RuleOrder.ROOT: "Most often the root",

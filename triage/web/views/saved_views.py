@@ -10,11 +10,12 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
+from triage.access.rights import check_role, responders, signed_in
+from triage.access.roles import Role
 from triage.models import Audience
 from triage.services import saved_views as service
 from triage.web import inbox, undo
 from triage.web.forms import number
-from triage.web.htmx import signed_in
 
 
 @signed_in
@@ -94,7 +95,7 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("saved-views")
 
 
-@undo.undoes("view")
+@undo.undoes("view", Role.VIEWER)
 def _restore(user: User, facts: dict[str, Any]) -> str:
     if not service.restore_view(user, facts["view"], facts.get("values")):
         raise undo.NotUndone("Another view has that name by now, or it is not yours to change.")
@@ -112,7 +113,7 @@ def choose(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@signed_in
+@responders
 def for_team(request: HttpRequest, pk: int) -> HttpResponse:
     """Whether the lists of the view's team open with it."""
     if service.open_for_team(request.user, pk, bool(request.POST.get("opens"))) is None:
@@ -121,5 +122,8 @@ def for_team(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _audience(request: HttpRequest) -> tuple[str, int | None]:
+    """Who shall see it: others only when a responder says so."""
     audience, _, team = request.POST.get("audience", Audience.ME).partition(":")
+    if audience != Audience.ME:
+        check_role(request, Role.RESPONDER)
     return audience, number(team)

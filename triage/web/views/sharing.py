@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from triage import words
+from triage.access.rights import open_to_all, responders
 from triage.access.sight import seeing
 from triage.access.viewer import viewer_of
 from triage.models import Attempt, Incident, ShareLink
@@ -23,7 +24,6 @@ from triage.selectors.shared import plain_title, shared_attempt, shared_incident
 from triage.selectors.verdicts import said
 from triage.services import sharing
 from triage.text import printable
-from triage.web.htmx import signed_in
 from triage.web.incident_report import attempt_summary, incident_summary
 from triage.web.views.attempts import story_of
 from triage.web.views.incidents import incident_or_404
@@ -32,7 +32,7 @@ LINK_RATE = 10
 """So many times as often as one address may one link be opened, by all who have it."""
 
 
-@signed_in
+@responders
 def share_attempt(request: HttpRequest, pk: int) -> HttpResponse:
     """Links to one attempt, and its summary for a chat."""
     try:
@@ -47,7 +47,7 @@ def share_attempt(request: HttpRequest, pk: int) -> HttpResponse:
     return _share(request, attempt, summary, name, printable(attempt.title))
 
 
-@signed_in
+@responders
 def share_incident(request: HttpRequest, pk: int) -> HttpResponse:
     """Links to one incident, and its summary for a chat."""
     incident = incident_or_404(pk)
@@ -94,7 +94,7 @@ def _row(request: HttpRequest, share: ShareLink) -> dict[str, Any]:
 
 
 @require_POST
-@signed_in
+@responders
 def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     """Ends a link now."""
     share = ShareLink.objects.filter(pk=pk).first()
@@ -106,6 +106,7 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("attempt-share", pk=share.attempt_id)
 
 
+@open_to_all
 @require_GET
 def shared(request: HttpRequest, token: str) -> HttpResponse:
     """What a link shows. No sign-in, no names, no way to anything else. Who asks too often waits, also for links that

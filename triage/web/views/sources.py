@@ -11,9 +11,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from connectors.base import ConfigError
+from triage.access.rights import responders, signed_in
 from triage.selectors.sources import sources
 from triage.services.discovery import search_soon
-from triage.web.htmx import etag_of, fragment, signed_in
+from triage.web.htmx import etag_of, fragment
 
 
 @signed_in
@@ -31,7 +32,7 @@ def news(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@signed_in
+@responders
 def search(request: HttpRequest) -> HttpResponse:
     """Asks a worker to search a source at once."""
     key = request.POST.get("source", "")

@@ -11,12 +11,13 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 
 from engine.model import Source
+from triage.access.rights import signed_in
 from triage.models import Attempt
 from triage.selectors import attempts as select
 from triage.selectors.evidence import tell
 from triage.selectors.timeline import picture
 from triage.web import timeline
-from triage.web.htmx import is_htmx, signed_in
+from triage.web.htmx import is_htmx
 
 
 @signed_in

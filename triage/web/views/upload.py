@@ -8,12 +8,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 
+from triage.access.rights import responders
 from triage.services.bundles import Imported, ImportRefused, LooseDetails, import_loose_files, import_upload
 from triage.web.forms import DETAILS, UploadForm
-from triage.web.htmx import signed_in
 
 
-@signed_in
+@responders
 def upload(request: HttpRequest) -> HttpResponse:
     """The form, and what became of it. A script that sends it learns of the attempt's address by `X-Location`."""
     refusals: list[str] = []

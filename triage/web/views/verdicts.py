@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from triage import words
+from triage.access.rights import responders
 from triage.models import Attempt, VerdictKind
 from triage.selectors import attempts as select
 from triage.selectors.verdicts import said, taxonomy
@@ -19,7 +20,6 @@ from triage.services import verdicts
 from triage.text import printable
 from triage.web import correction
 from triage.web.discussion import show_quote
-from triage.web.htmx import signed_in
 from triage.web.views.attempts import story_of
 
 KINDS = (
@@ -42,7 +42,7 @@ def _attempt(pk: int) -> Attempt:
 
 
 @require_POST
-@signed_in
+@responders
 def confirm(request: HttpRequest, pk: int) -> HttpResponse:
     """The diagnosis is right."""
     found = _attempt(pk)
@@ -59,7 +59,7 @@ def confirm(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@signed_in
+@responders
 def keep(request: HttpRequest, pk: int) -> HttpResponse:
     """The earlier word stays, against the newer diagnosis."""
     found = _attempt(pk)
@@ -75,7 +75,7 @@ def keep(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@signed_in
+@responders
 def withdraw(request: HttpRequest, pk: int) -> HttpResponse:
     """Takes back what was said."""
     found = _attempt(pk)
@@ -84,7 +84,7 @@ def withdraw(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("attempt", pk=pk)
 
 
-@signed_in
+@responders
 def correct(request: HttpRequest, pk: int) -> HttpResponse:
     """The form for what is right, beside what the engine says; a page of its own. `?quote=` brings lines, `?new=1`
     drops what was half filled in.
