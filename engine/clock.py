@@ -7,11 +7,12 @@ Nothing here asks for the current time.
 from __future__ import annotations
 
 from calendar import timegm
+from collections import Counter
 from collections.abc import Iterable
 from time import gmtime
 from typing import NamedTuple
 
-from engine.stamps import AUDIT, LAST_YEAR, Stamp, find_stamp, parse_time, read_stamp
+from engine.stamps import AUDIT, LAST_YEAR, NETWORK_MANAGER, Stamp, find_stamp, parse_time, read_stamp
 from engine.uptime import Boot, boot_by_samples
 
 __all__ = ["LAST_YEAR", "Resolved", "Stamp", "StreamClock", "find_stamp", "parse_time", "read_stamp", "zone_shift"]
@@ -25,6 +26,8 @@ class Resolved(NamedTuple):
 _DAY_S = 86_400.0
 WITH_THE_JOB = 300.0
 """Seconds between the job's start or end and the first or last stamp of its log."""
+SAME_MOMENT = 30.0
+"""Seconds between a daemon's own stamp in a line and the stamp that the system log gave the line."""
 _ASSUMED = "zone assumed UTC"
 LEAST_SPAN = 8
 """Stamps of system logs from which on their zone can be told by what they span."""
@@ -100,9 +103,9 @@ class StreamClock:
         kept = list(samples)
         self.boot = boot_by_samples(kept) or boot
         self._zone_note = _ASSUMED
-        told = self._zone_by_audit(kept)
+        told = self._zone_by_own_words(kept)
         if told is not None:
-            self.shift, self._zone_note = told, f"zone UTC{told / 3600:+g} by an audit line"
+            self.shift, self._zone_note = told[0], f"zone UTC{told[0] / 3600:+g} by {told[1]}"
         else:
             self._choose_zone([stamp for stamp, _ in kept], covers_job, local_shift)
 
@@ -195,13 +198,26 @@ class StreamClock:
         """The zone of the stream by its own evidence; None where it is only assumed."""
         return None if self._zone_note == _ASSUMED else self.shift
 
-    def _zone_by_audit(self, samples: list[tuple[Stamp, str]]) -> float | None:
-        """Seconds east of UTC by an audit line: its epoch beside the stream's own stamp."""
+    def _zone_by_own_words(self, samples: list[tuple[Stamp, str]]) -> tuple[float, str] | None:
+        """Seconds east of UTC, and by what, of a stream whose lines tell a time in UTC beside the stream's own stamp.
+
+        The audit's and NetworkManager's epochs are that line's own moment. A daemon's stamp with a zone may be about
+        something else, so that several must agree.
+        """
+        told: Counter[float] = Counter()
         for stamp, text in samples:
-            audit = AUDIT.search(text)
-            if audit and stamp.offset is None and stamp.kind in ("full", "no_year"):
-                naive = self._with_year(stamp.naive) if stamp.kind == "no_year" else stamp.naive
-                shift = zone_shift(naive - float(audit[1]), 600.0)
+            if stamp.offset is not None or stamp.kind not in ("full", "no_year"):
+                continue
+            naive = self._with_year(stamp.naive) if stamp.kind == "no_year" else stamp.naive
+            for regex, name in ((AUDIT, "an audit line"), (NETWORK_MANAGER, "a line of NetworkManager")):
+                epoch = regex.search(text)
+                shift = zone_shift(naive - float(epoch[1]), 600.0) if epoch else None
                 if shift is not None:
-                    return shift
-        return None
+                    return shift, name
+            inner = find_stamp(text)
+            if inner is not None and inner.offset is not None:
+                shift = zone_shift(naive - (inner.naive - inner.offset), SAME_MOMENT)
+                told.update([shift] if shift is not None else [])
+        best = min(told, key=lambda shift: (-told[shift], shift), default=0.0)
+        agreed = told[best] >= 2 and told[best] >= 0.8 * told.total()
+        return (best, "what its daemons write in UTC") if agreed else None

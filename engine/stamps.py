@@ -59,6 +59,7 @@ _STYLES: tuple[re.Pattern[str], ...] = tuple(
 )
 _ANYWHERE = re.compile(rf"(?<![\d.-])(?=20){_YMD}[T ]{_CLOCK}(?:[.,](?P<f>\d{{1,9}}))?{_ZONE}")
 AUDIT = re.compile(r"audit(?:\(|: type=\d+ audit\()(1[0-9]{9}\.\d{3}):")
+NETWORK_MANAGER = re.compile(r"<(?:info|warn|error|debug|trace)> +\[(1[0-9]{9}\.\d{1,6})\]")
 _LEAD = re.compile(r"[\s\[(\"]{0,12}[\dA-Z<t]")
 
 
@@ -130,8 +131,8 @@ def _stamp(parts: dict[str, str | None]) -> Stamp | None:
         return Stamp("epoch", whole, 0)
     fraction = float(f"0.{parts.get('f') or 0}")
     hour, minute, second = int(parts["h"] or 0), int(parts["mi"] or 0), int(parts["s"] or 0)
-    if parts.get("ap") == "PM" and hour < 12:
-        hour += 12
+    if parts.get("ap") and hour <= 12:
+        hour = hour % 12 + (12 if parts["ap"] == "PM" else 0)
     if hour > 23 or minute > 59 or second > 60:
         return None
     if parts.get("d") is None:

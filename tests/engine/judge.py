@@ -30,6 +30,8 @@ _CARRIED_BY = {
     "numerical": {"numerical", "python", "pytorch"},
     "throughput": {"metric", "throughput"},
     "ib": {"ib", "network", "roce", "mlx5"},
+    "launcher": {"launcher", "deepspeed", "lightning", "accelerate", "mpi"},
+    "lustre": {"fs"},
     "fs": {"fs", "storage", "lustre", "nfs"},
     "kernel": {"kernel", "host"},
 }

@@ -161,6 +161,43 @@ def test_a_system_log_believes_an_audit_line_more_than_the_window() -> None:
     assert resolved(*lines, covers_job=False) == "2026-11-03T04:12:09.000000Z"
 
 
+@pytest.mark.parametrize(
+    "others",
+    [
+        ["Nov  3 05:12:10 NetworkManager[81]: <info>  [1793679130.1004] dhcp4 (eno1): state changed"],
+        [
+            "Nov  3 05:11:10 telegraf[2604]: 2026-11-03T04:11:10Z W! [inputs.smart] Collection took longer",
+            'Nov  3 05:12:04 dcgm-exporter[14]: time="2026-11-03T04:12:03Z" level=info msg="Pipeline starting"',
+        ],
+    ],
+    ids=["NetworkManager", "two daemons"],
+)
+def test_a_system_log_believes_the_times_that_its_daemons_write_in_utc(others: list[str]) -> None:
+    assert resolved("Nov  3 05:12:09 x", *others, covers_job=False) == "2026-11-03T04:12:09.000000Z"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ['Nov  3 04:12:04 containerd[14]: time="2026-11-03T02:12:04Z" level=info msg="image created"'],
+        [
+            "Nov  3 04:10:00 certs[9]: not after 2026-11-03T01:10:00Z",
+            "Nov  3 04:11:00 certs[9]: not after 2026-11-03T09:11:00Z",
+        ],
+    ],
+    ids=["one alone", "at odds"],
+)
+def test_a_time_in_utc_that_is_about_something_else_moves_nothing(others: list[str]) -> None:
+    assert resolved("Nov  3 04:12:09 x", *others, covers_job=False) == "2026-11-03T04:12:09.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "hour"), [("11/03 12:05:00 AM x", 0), ("11/03 12:05:00 PM x", 12), ("11/03 01:05:00 PM x", 13)]
+)
+def test_noon_and_midnight_of_a_twelve_hour_clock_are_told_apart(text: str, hour: int) -> None:
+    assert datetime.fromtimestamp(read(text)[0].naive, UTC).hour == hour
+
+
 def test_uptime_needs_an_anchor() -> None:
     assert resolved("[ 8123.456789] x") is None
     assert resolved("[ 8123.500000] x", "[ 8124.000000] audit: type=2000 audit(1793679129.500:1): x") == (
