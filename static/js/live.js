@@ -30,6 +30,22 @@
     document.documentElement.removeAttribute("data-stale");
   });
 
+  // What is left empty in a form of filters does not belong into the address.
+  document.addEventListener("submit", function (event) {
+    var form = event.target;
+    if (form.method !== "get" || !form.hasAttribute("data-submit-on-change")) return;
+    var empty = Array.prototype.filter.call(form.elements, function (box) { return box.name && !box.value && !box.disabled; });
+    empty.forEach(function (box) { box.disabled = true; });
+    setTimeout(function () { empty.forEach(function (box) { box.disabled = false; }); }, 0);
+  });
+
+  // After Back the browser would show the choices that led away from the list; the list's own are those of its address.
+  window.addEventListener("pageshow", function (event) {
+    var entry = performance.getEntriesByType("navigation")[0];
+    if (!event.persisted && !(entry && entry.type === "back_forward")) return;
+    document.querySelectorAll("form[data-submit-on-change], form[role='search']").forEach(function (form) { form.reset(); });
+  });
+
   // A filter applies when it is changed; without this script the form's button does it.
   document.addEventListener("change", function (event) {
     var form = event.target.form;

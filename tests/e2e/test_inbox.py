@@ -44,6 +44,8 @@ def test_the_search_completes_what_is_written_and_back_undoes_it(
     expect(page.get_by_label("Search failures")).to_have_value("domain:hardware is:unconfirmed")
     page.go_back()
     expect(page.get_by_label("Search failures")).to_have_value("domain:hardware")
+    expect(page.get_by_label(re.compile("^Unconfirmed"))).not_to_be_checked()
+    expect(page.get_by_label(re.compile("^Hardware"))).to_be_checked()
     page.go_back()
     expect(page.get_by_label("Search failures")).to_have_value("")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from datetime import timedelta
 
@@ -14,7 +16,7 @@ from tests.web import stories
 from tests.web.conftest import MakeAttempt
 from triage.models import Attempt, Incident, NotTheSame, TimelineEvent
 from triage.services.comments import add_comment
-from triage.services.incidents import set_severity, set_status
+from triage.services.incidents import assign, link_ticket, rename, set_severity, set_status
 from triage.services.nodes import drain
 from triage.services.verdicts import confirm
 
@@ -65,7 +67,7 @@ def test_open_incidents_stand_in_the_list_the_last_to_fail_first(signed_in: Clie
 def test_the_list_goes_on_in_pages(
     signed_in: Client, make_attempt: MakeAttempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("triage.selectors.incidents.PAGE_SIZE", 2)
+    monkeypatch.setattr("triage.selectors.incident_lists.PAGE_SIZE", 2)
     wanted = [incident_of(make_attempt(other_story(index), ended_at=stories.later(-index))).pk for index in range(5)]
     seen, address = [], "/incidents/"
     while address:
@@ -76,13 +78,123 @@ def test_the_list_goes_on_in_pages(
     assert seen == wanted
 
 
+def listed(client: Client, query: str) -> list[int]:
+    return [int(pk) for pk in re.findall(r'<tr id="i-(\d+)"', client.get(f"/incidents/{query}").content.decode())]
+
+
+def test_the_list_is_narrowed_by_words_people_and_severity(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    ada, owen = User.objects.get(), User.objects.create_user("owen")
+    gpu = incident_of(make_attempt())
+    code = incident_of(make_attempt(other_story(), ended_at=stories.later(1)))
+    set_severity(gpu.pk, ada, 2, seen=None)
+    assign(gpu.pk, ada, owen.pk, seen=None)
+    link_ticket(code.pk, ada, url="https://tickets.example.org/HW-7")
+    for query, wanted in (
+        ("?q=nvlink", [gpu.pk]),
+        ("?q=NVLINK+fault", [gpu.pk]),
+        (f"?q=inc-{code.pk}", [code.pk]),
+        (f"?q={code.pk}", [code.pk]),
+        ("?q=gx-02", [gpu.pk]),
+        ("?q=xid.149", [gpu.pk]),
+        ("?q=hw-7", [code.pk]),
+        ("?q=100%25", []),
+        (f"?assignee={owen.pk}", [gpu.pk]),
+        ("?assignee=none", [code.pk]),
+        ("?severity=2", [gpu.pk]),
+        ("?severity=9", [code.pk]),
+        ("?severity=7&assignee=x&sort=y&domain=z&view=w&q=%00", [code.pk, gpu.pk]),
+        ("?view=mine&assignee=none", []),
+    ):
+        assert listed(signed_in, query) == wanted, query
+    none = signed_in.get("/incidents/?q=nothing-like-it&severity=2").content.decode()
+    assert "No incident matches" in none and "The same among the resolved" in none
+
+
+@pytest.mark.parametrize("sort", ["last", "lost", "attempts", "severity"])
+def test_every_order_goes_on_in_pages_without_loss(
+    sort: str, signed_in: Client, make_attempt: MakeAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triage.selectors.incident_lists.PAGE_SIZE", 2)
+    ada = User.objects.get()
+    for index in range(5):
+        incident = incident_of(make_attempt(other_story(index), ended_at=stories.later(index // 2)))
+        if index % 2:
+            set_severity(incident.pk, ada, 1 + index // 2, seen=None)
+    make_attempt(other_story(3))
+    seen, address = [], f"?sort={sort}"
+    while address:
+        page = signed_in.get(f"/incidents/{address}").content.decode()
+        seen += [int(pk) for pk in re.findall(r'<tr id="i-(\d+)"', page)]
+        older = re.search(r'href="(\?[^"]*)" rel="next"', page)
+        address = older[1].replace("&amp;", "&") if older else ""
+    assert len(seen) == len(set(seen)) == 5
+    rows = [Incident.objects.get(pk=pk) for pk in seen]
+    keys = {
+        "last": lambda row: -row.last_at.timestamp(),
+        "lost": lambda row: -row.gpu_hours,
+        "attempts": lambda row: -row.attempts_count,
+        "severity": lambda row: row.severity or 9,
+    }
+    assert rows == sorted(rows, key=lambda row: (keys[sort](row), -row.pk))
+
+
+def test_the_list_comes_as_csv_as_it_is_narrowed(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    gpu = incident_of(make_attempt())
+    incident_of(make_attempt(other_story()))
+    rename(gpu.pk, User.objects.get(), "=1+1")
+    answer = signed_in.get("/incidents.csv?domain=hardware")
+    (row,) = csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode()))  # type: ignore[arg-type]
+    assert (row["incident"], row["title"], row["attempts"]) == (gpu.name, "'=1+1", "1")
+    assert (row["nodes_blamed_most"], row["gpu_hours_lost"]) == ("gx-02", "76.009")
+
+
+def test_what_fails_again_is_announced_and_moves_no_row(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    make_attempt()
+    incident_of(make_attempt(other_story(), ended_at=stories.later(1)))
+    page = signed_in.get("/incidents/").content.decode()
+    url = re.search(r'id="poll" data-poll hx-get="([^"]+)"', page)
+    assert url
+    address = url[1].replace("&amp;", "&")
+    quiet = signed_in.get(address, headers={"HX-Request": "true"})
+    assert b"failed again" not in quiet.content
+    same = signed_in.get(address, headers={"HX-Request": "true", "If-None-Match": quiet["ETag"]})
+    assert same.status_code == 304
+    make_attempt(ended_at=stories.later(2))
+    news = signed_in.get(address, headers={"HX-Request": "true", "If-None-Match": quiet["ETag"]}).content.decode()
+    assert "<span>1 failed again</span>" in news and "<tr" not in news
+    assert signed_in.get(address)["Location"] == "/incidents/?"
+    assert 'id="poll"' not in signed_in.get("/incidents/?sort=lost").content.decode(), "another order has no newest"
+
+
+def test_somebody_takes_it_with_one_press(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    incident = incident_of(make_attempt())
+    form = {"was_status": "new", "was_assignee": "", "was_severity": "", "was_title": incident.title}
+    sent = {**form, "status": "new", "assignee": "", "severity": "", "title": incident.title, "take": "1"}
+    shown = signed_in.post(reverse("incident-state", args=[incident.pk]), sent, follow=True).content.decode()
+    assert "Saved: assignee." in shown and Incident.objects.get().assignee == User.objects.get()
+    assert "Take it" not in shown
+
+
+def test_figures_of_an_incident_lead_to_their_lists(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    incident = incident_of(make_attempt())
+    make_attempt(name="vit-h", nodes=("gx-02", "gx-07"))
+    page = page_of(signed_in, incident)
+    links = dict(re.findall(r'<a class="plain" href="(/\?q=incident[^"]*)"[^>]*>([^<]+)</a>', page))
+    counts = {url.replace("&amp;", "&"): int(text) for url, text in links.items() if text.isdecimal()}
+    assert counts == {f"/?q=incident:{incident.name}": 2, f"/?q=incident:{incident.name}+node:gx-02+cluster:c1": 2}
+    for url, count in counts.items():
+        assert f'<p class="soft">{count} attempts match' in signed_in.get(url).content.decode(), url
+    assert "What this is, and what to check next" in page and 'href="/rules/xid.149/"' in page
+    assert "It does not prove:" in page
+
+
 def test_the_page_says_why_they_are_the_same_and_what_it_hit(signed_in: Client, make_attempt: MakeAttempt) -> None:
     first = make_attempt()
     make_attempt(name="vit-h", user="priya")
     page = page_of(signed_in, incident_of(first))
     for words in (
-        "<dt>Rule</dt><dd><code>xid.149</code></dd>",
-        "2<small>of 2 workloads</small>",
+        '<dt>Rule</dt><dd><a href="/rules/xid.149/">',
+        "2</a><small>of 2 workloads</small>",
         "gx-02 2 times",
         "152.0",
         "vit-h",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 
 import pytest
@@ -56,6 +58,16 @@ def test_the_fleet_puts_the_surest_first_and_leads_to_each_list(signed_in: Clien
     assert 'href="/?q=node:gx-02+cluster:c1+ended:90d">3</a>' in page
     assert "gx-03" not in re.sub(r"<form.*?</form>", "", page, flags=re.S), "only nodes that were to blame"
     assert "gx-03" in signed_in.get("/nodes/?q=gx-03").content.decode()
+
+
+def test_the_fleet_comes_as_csv(signed_in: Client, now_and_then: MakeAttempt) -> None:
+    for _ in range(3):
+        now_and_then()
+    answer = signed_in.get("/nodes.csv?cluster=c1&q=gx-0")
+    rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))  # type: ignore[arg-type]
+    worst = rows[0]
+    assert (worst["node"], worst["to_blame"], worst["attempts"]) == ("gx-02", "3", "3")
+    assert len(rows) == 4 and rows[0]["beside_the_others"] == "worse" and float(rows[0]["share_low"]) > 0.4
 
 
 def test_a_name_in_two_clusters_is_two_nodes(signed_in: Client, now_and_then: MakeAttempt) -> None:

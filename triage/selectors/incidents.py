@@ -1,15 +1,13 @@
-"""Reading incidents: the list, one with its attempts and nodes, what looks related. Rows add no queries."""
+"""Reading one incident: its attempts and nodes, what looks related. Rows add no queries."""
 
 from __future__ import annotations
 
-import base64
-import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, Exists, Func, Max, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Case, Count, Exists, Func, Max, OuterRef, Prefetch, Q, QuerySet, Value, When, Window
 
 from triage.access.viewer import seen_people
 from triage.models import (
@@ -17,31 +15,18 @@ from triage.models import (
     EventKind,
     Incident,
     IncidentKey,
-    IncidentStatus,
     Membership,
     NotTheSame,
     Ticket,
     TimelineEvent,
 )
-from triage.selectors.attempts import CursorError
 
-PAGE_SIZE = 50
 MAX_ATTEMPTS = 25
 MAX_NODES = 20
+MAX_WORKLOADS = 10
+MOST_NODES = 50
+"""So many of its nodes are looked for in other incidents."""
 SERVICE_EVENTS = (EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
-STATES = {
-    "open": Q(status__in=[status for status in IncidentStatus if status != IncidentStatus.RESOLVED]),
-    "resolved": Q(status=IncidentStatus.RESOLVED),
-}
-
-
-@dataclass(frozen=True)
-class IncidentPage:
-    """One page of the list, the last to fail first."""
-
-    incidents: list[Incident]
-    """With `assignee`."""
-    older: str | None
 
 
 @dataclass(frozen=True)
@@ -65,6 +50,16 @@ class WorkloadShare:
 
 
 @dataclass(frozen=True)
+class Related:
+    """Another incident that may be the same failure, and why it is proposed."""
+
+    incident: Incident
+    same_rule: bool
+    nodes: tuple[str, ...]
+    """Nodes that attempts of both blame, at most two."""
+
+
+@dataclass(frozen=True)
 class IncidentDetail:
     """All that the page of an incident shows beside its timeline."""
 
@@ -78,51 +73,9 @@ class IncidentDetail:
     tickets: list[Ticket]
     merged: list[Incident]
     keys: list[str]
-
-
-def list_incidents(
-    state: str = "open", *, assignee: int | None = None, domain: str = "", cursor: str | None = None
-) -> IncidentPage:
-    """A page of incidents. `state` is open or resolved; merged ones show only in what they were merged into.
-
-    Raises CursorError.
-    """
-    query = _listed(state, assignee, domain)
-    if cursor:
-        at, pk = _decode(cursor)
-        query = query.filter(Q(last_at__lte=at) & (Q(last_at__lt=at) | Q(pk__lt=pk)))
-    found = list(query.select_related("assignee").order_by("-last_at", "-id")[: PAGE_SIZE + 1])
-    shown = found[:PAGE_SIZE]
-    older = _encode(shown[-1]) if len(found) > PAGE_SIZE else None
-    return IncidentPage(shown, older)
-
-
-def incident_counts(user: User) -> dict[str, int]:
-    """How many there are in each view of the list: open, resolved, mine. One query."""
-    return Incident.objects.filter(merged_into=None, attempts_count__gt=0).aggregate(
-        open=Count("pk", filter=STATES["open"]),
-        resolved=Count("pk", filter=STATES["resolved"]),
-        mine=Count("pk", filter=STATES["open"] & Q(assignee=user)),
-    )
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What stands before and after an incident in the list of the open ones."""
-
-    newer: int | None
-    older: int | None
-
-
-def beside(incident: Incident) -> Beside:
-    """Ids of the next newer and the next older open incident. Two queries."""
-    if incident.last_at is None:
-        return Beside(None, None)
-    at, pk = incident.last_at, incident.pk
-    listed = _listed("open", None, "")
-    newer = listed.filter(Q(last_at__gte=at) & (Q(last_at__gt=at) | Q(pk__gt=pk))).order_by("last_at", "id")
-    older = listed.filter(Q(last_at__lte=at) & (Q(last_at__lt=at) | Q(pk__lt=pk))).order_by("-last_at", "-id")
-    return Beside(newer.values_list("pk", flat=True).first(), older.values_list("pk", flat=True).first())
+    related: list[Related]
+    first_node: str = ""
+    """The node that its first attempt blames first."""
 
 
 def get_incident(incident_id: int) -> Incident:
@@ -143,26 +96,29 @@ def incident_detail(incident_id: int, *, attempts: int = MAX_ATTEMPTS) -> Incide
     """What the page of an incident shows. Raises Incident.DoesNotExist."""
     incident = get_incident(incident_id)
     members = Attempt.objects.filter(membership__incident=incident)
-    nodes = list(_nodes(members)[: MAX_NODES + 1])
+    nodes = list(_nodes(members))
     workloads = (
         members.order_by()
-        .values("workload__workload_id", "workload__name", "workload__user")
-        .annotate(times=Count("pk"), last=Max("sort_at"))
+        .values("workload", "workload__workload_id", "workload__name", "workload__user")
+        .annotate(times=Count("pk"), last=Max("sort_at"), number=Window(Count("*")))
         .order_by("-times", "-last")
-    )
+    )[:MAX_WORKLOADS]
+    first = members.order_by("sort_at", "id").values_list("blamed_nodes", flat=True).first()
     return IncidentDetail(
         incident=incident,
         attempts=members_of(incident, attempts),
         nodes=_with_service(nodes[:MAX_NODES]),
-        node_count=len(nodes) if len(nodes) <= MAX_NODES else _nodes(members).count(),
+        node_count=len(nodes),
         workloads=[
             WorkloadShare(row["workload__workload_id"], row["workload__name"], row["workload__user"], row["times"])
-            for row in workloads[:10]
+            for row in workloads
         ],
-        workload_count=members.order_by().values("workload").distinct().count(),
+        workload_count=next((row["number"] for row in workloads), 0),
         tickets=list(incident.tickets.select_related("by")),
         merged=list(incident.merged.order_by("pk")),
         keys=list(_keys(incident)),
+        related=_related(incident, [row["node"] for row in nodes[:MOST_NODES]]),
+        first_node=next(iter(first or ()), ""),
     )
 
 
@@ -180,20 +136,6 @@ def ordered_parts(incident: Incident) -> list[tuple[str, str]]:
     return [(name, str(incident.parts[name])) for name in (*known, *sorted(rest)) if name in incident.parts]
 
 
-def related(incident: Incident, limit: int = 3) -> list[Incident]:
-    """Others that may be the same failure: of the same rule, or of the same component on one of the same nodes. People
-    can say that they are not.
-    """
-    said = NotTheSame.objects.filter(Q(low=incident, high=OuterRef("pk")) | Q(high=incident, low=OuterRef("pk")))
-    nodes = list(_nodes(Attempt.objects.filter(membership__incident=incident)).values_list("node", flat=True)[:50])
-    same_node = Membership.objects.filter(incident=OuterRef("pk"), attempt__blamed_nodes__overlap=nodes or [""])
-    others = Incident.objects.filter(
-        domain=incident.domain, sub_domain=incident.sub_domain, merged_into=None, attempts_count__gt=0
-    ).exclude(pk=incident.pk)
-    alike = Q(rule=incident.rule) if incident.rule else Q(pk__in=[])
-    return list(others.filter(alike | Exists(same_node)).exclude(Exists(said)).order_by("-last_at", "-id")[:limit])
-
-
 def people() -> list[User]:
     """Who can be given an incident."""
     return list(seen_people().order_by("first_name", "last_name", "username")[:500])
@@ -202,11 +144,33 @@ def people() -> list[User]:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _listed(state: str, assignee: int | None, domain: str) -> QuerySet[Incident]:
-    query = Incident.objects.filter(STATES.get(state, STATES["open"]), merged_into=None, attempts_count__gt=0)
-    if assignee is not None:
-        query = query.filter(assignee=assignee)
-    return query.filter(domain=domain) if domain else query
+def _related(incident: Incident, nodes: list[str], limit: int = 3) -> list[Related]:
+    """Others that may be the same failure: of the same rule, or of the same component on one of the same nodes. People
+    can say that they are not.
+    """
+    said = NotTheSame.objects.filter(Q(low=incident, high=OuterRef("pk")) | Q(high=incident, low=OuterRef("pk")))
+    same_node = Membership.objects.filter(incident=OuterRef("pk"), attempt__blamed_nodes__overlap=nodes or [""])
+    others = Incident.objects.filter(
+        domain=incident.domain, sub_domain=incident.sub_domain, merged_into=None, attempts_count__gt=0
+    ).exclude(pk=incident.pk)
+    alike = Q(rule=incident.rule) if incident.rule else Q(pk__in=[])
+    found = others.filter(alike | Exists(same_node)).exclude(Exists(said)).annotate(same_rule=_as_number(alike))
+    shown = list(found.order_by("-same_rule", "-last_at", "-id")[:limit])
+    shared: dict[int, list[str]] = {}
+    if nodes and shown:
+        named = Attempt.objects.filter(membership__incident__in=shown, blamed_nodes__overlap=nodes).order_by()
+        pairs = named.annotate(node=Func("blamed_nodes", function="unnest")).values_list("membership__incident", "node")
+        for pk, node in sorted(set(pairs)):
+            if node in nodes:
+                shared.setdefault(pk, []).append(node)
+    return [
+        Related(one, bool(one.same_rule), tuple(shared.get(one.pk, ())[:2]))  # type: ignore[attr-defined]
+        for one in shown
+    ]
+
+
+def _as_number(condition: Q) -> Case:
+    return Case(When(condition, then=Value(1)), default=Value(0))
 
 
 def _nodes(members: QuerySet[Attempt]) -> QuerySet[Any]:
@@ -235,19 +199,3 @@ def _with_service(rows: list[dict[str, Any]]) -> list[NodeShare]:
 def _keys(incident: Incident) -> QuerySet[Any]:
     direct = Q(incident=incident) | Q(incident__merged_into=incident)
     return IncidentKey.objects.filter(direct).order_by("pk").values_list("key", flat=True)[:20]
-
-
-def _encode(incident: Incident) -> str:
-    raw = json.dumps([incident.last_at.isoformat() if incident.last_at else "", incident.pk])
-    return base64.urlsafe_b64encode(raw.encode()).decode().rstrip("=")
-
-
-def _decode(cursor: str) -> tuple[datetime, int]:
-    try:
-        moment, pk = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        at = datetime.fromisoformat(moment)
-        if type(pk) is not int or not 0 <= pk < 2**63:
-            raise ValueError(cursor)
-    except (ValueError, TypeError, RecursionError):
-        raise CursorError("cursor: not one of ours") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC), pk

@@ -15,6 +15,7 @@ from triage.api.permissions import READ, WRITE
 from triage.api.problems import Invalid, Problem
 from triage.api.serializers import comment_row, incident_row, time_text, verdict_row
 from triage.models import Attempt, Comment, Incident, VerdictKind
+from triage.selectors import incident_lists as lists
 from triage.selectors import incidents as select
 from triage.selectors.attempts import CursorError
 from triage.selectors.verdicts import history
@@ -145,7 +146,7 @@ class IncidentList(ApiView):
     @extend_schema(
         operation_id="incidents_list",
         parameters=[
-            OpenApiParameter("state", str, enum=list(select.STATES)),
+            OpenApiParameter("state", str, enum=list(lists.STATES)),
             OpenApiParameter("domain", str),
             OpenApiParameter("assignee", int, description="Number of the user."),
             OpenApiParameter("cursor", str),
@@ -156,16 +157,15 @@ class IncidentList(ApiView):
         """The last to fail first."""
         params = request.query_params
         state = params.get("state", "open")
-        if state not in select.STATES:
-            raise Invalid(state=f"must be one of {', '.join(select.STATES)}")
+        if state not in lists.STATES:
+            raise Invalid(state=f"must be one of {', '.join(lists.STATES)}")
         assignee = params.get("assignee")
         if assignee is not None and not (assignee.isascii() and assignee.isdigit() and int(assignee[:20]) <= MAX_ID):
             raise Invalid(assignee="must be the number of a user")
         domain = params.get("domain", "").replace("\x00", "")
         try:
-            page = select.list_incidents(
-                state, assignee=int(assignee) if assignee else None, domain=domain, cursor=params.get("cursor")
-            )
+            narrowed = lists.IncidentFilter(state=state, assignee=int(assignee) if assignee else None, domain=domain)
+            page = lists.list_incidents(narrowed, cursor=params.get("cursor"))
         except (CursorError, OverflowError):
             raise Invalid(cursor="not one that this API gave") from None
         return Response({"incidents": [incident_row(row) for row in page.incidents], "older": page.older})

@@ -2,65 +2,45 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.utils import timezone
 
 from triage.access.rights import signed_in
 from triage.api.serializers import attempt_row, time_text
 from triage.models import Attempt
 from triage.selectors.attempts import export_rows
 from triage.web import inbox
+from triage.web.tables import csv_answer, download
 
 FIELDS = (
     "id", "ended_at", "started_at", "outcome", "domain", "sub_domain", "title", "rule", "nodes_blamed", "cluster",
     "workload_id", "workload", "attempt", "user", "queue", "nodes", "gpus_per_node", "gpu_hours_lost", "state",
     "exit_code", "status", "judged_by", "incident", "assignee", "sources_missing", "triage",
 )  # fmt: skip
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @signed_in
 def as_csv(request: HttpRequest) -> HttpResponse:
     """A row an attempt, in the order of the list."""
-    return _stream(request, "csv", "text/csv; charset=utf-8", _csv_lines)
+    view = inbox.View.of(request.GET)
+    if view.query.errors:
+        return redirect(view.address())
+    flat = (flat_row(attempt) for attempt in export_rows(view.narrowed(request.user), view.order))
+    return csv_answer("failures", FIELDS, ([row[name] for name in FIELDS] for row in flat))
 
 
 @signed_in
 def as_json(request: HttpRequest) -> HttpResponse:
     """One array of objects, as the API gives them, in the order of the list."""
-    return _stream(request, "json", "application/json", _json_lines)
-
-
-def _stream(request: HttpRequest, kind: str, content_type: str, write: Any) -> HttpResponse:
     view = inbox.View.of(request.GET)
     if view.query.errors:
         return redirect(view.address())
     rows = export_rows(view.narrowed(request.user), view.order)
-    answer = StreamingHttpResponse(write(rows), content_type=content_type)
-    name = f"failures-{timezone.now():%Y%m%d-%H%M}.{kind}"
-    answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    answer.headers["X-Accel-Buffering"] = "no"
-    return answer
-
-
-class _Line:
-    """What csv writes to; each row is taken out as soon as it is there."""
-
-    def write(self, text: str) -> str:
-        return text
-
-
-def _csv_lines(rows: Iterator[Attempt]) -> Iterator[str]:
-    writer = csv.writer(_Line())
-    yield writer.writerow(FIELDS)
-    for attempt in rows:
-        yield writer.writerow([harmless(flat_row(attempt)[name]) for name in FIELDS])
+    return download(_json_lines(rows), "application/json", "failures", "json")
 
 
 def _json_lines(rows: Iterator[Attempt]) -> Iterator[str]:
@@ -109,8 +89,3 @@ def flat_row(attempt: Attempt) -> dict[str, Any]:
         **_more(attempt),
         "sources_missing": " ".join(attempt.missing),
     }
-
-
-def harmless(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula gets an apostrophe in front."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

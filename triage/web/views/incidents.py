@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -16,8 +18,11 @@ from django.views.decorators.http import require_POST
 from triage import words
 from triage.access.rights import responders, signed_in
 from triage.models import Incident, Severity, Ticket
+from triage.selectors import incident_lists as lists
 from triage.selectors import incidents as select
 from triage.selectors.attempts import CursorError
+from triage.selectors.filters import printable_value, read_moment
+from triage.selectors.guides import guide
 from triage.selectors.threads import SHOWN_AT_FIRST, Group, incident_state, incident_thread
 from triage.services import incidents as act
 from triage.web import undo
@@ -26,9 +31,24 @@ from triage.web.forms import incident_number, number
 from triage.web.htmx import etag_of, fragment, is_htmx, is_known
 from triage.web.incident_report import incident_report
 from triage.web.markdown import render as render_markdown
+from triage.web.tables import csv_answer
 from triage.web.views.attempts import download
 
 VIEWS = (("open", "Open"), ("mine", "Yours"), ("resolved", "Resolved"))
+NOBODY = "none"
+"""As an assignee: those that nobody has."""
+SEVERITIES = [(value, f"Severity {value}") for value in Severity.values] + [(lists.UNSAID, "Severity not said")]
+ORDERS = {
+    lists.IncidentOrder.LAST: "Last to fail first",
+    lists.IncidentOrder.LOST: "Most GPU-hours lost",
+    lists.IncidentOrder.ATTEMPTS: "Most attempts",
+    lists.IncidentOrder.SEVERITY: "Worst severity",
+}
+MAX_NEWS = 99
+CSV_COLUMNS = (
+    "incident", "title", "status", "severity", "assignee", "domain", "sub_domain", "rule", "attempts", "gpu_hours_lost",
+    "nodes_blamed_most", "nodes_blamed", "first_seen", "last_seen",
+)  # fmt: skip
 GROUPS = ((Group.COMMENTS, "Comments"), (Group.DECISIONS, "Decisions"), (Group.ATTEMPTS, "Attempts"))
 ALL_ATTEMPTS = 1_000
 ALL = 5_000
@@ -42,34 +62,123 @@ def incident_or_404(pk: int) -> Incident:
         raise Http404 from None
 
 
+@dataclass(frozen=True)
+class ListView:
+    """What an address of the list says."""
+
+    view: str = "open"
+    domain: str = ""
+    assignee: str = ""
+    severity: str = ""
+    search: str = ""
+    order: lists.IncidentOrder = lists.IncidentOrder.LAST
+
+    @classmethod
+    def of(cls, params: QueryDict) -> ListView:
+        """Unknown values are left out."""
+        view, domain, order = params.get("view", ""), params.get("domain", ""), params.get("sort", "")
+        assignee, severity = params.get("assignee", ""), params.get("severity", "")
+        return cls(
+            view if view in dict(VIEWS) else "open",
+            domain if domain in words.DOMAINS else "",
+            assignee if assignee == NOBODY or number(assignee) is not None else "",
+            severity if severity in {str(value) for value, _ in SEVERITIES} else "",
+            printable_value(params.get("q", "")),
+            lists.IncidentOrder(order) if order in ORDERS else lists.IncidentOrder.LAST,
+        )
+
+    def narrowed(self, user: User) -> lists.IncidentFilter:
+        mine = self.view == "mine"
+        return lists.IncidentFilter(
+            state="resolved" if self.view == "resolved" else "open",
+            assignee=user.pk if mine else number(self.assignee),
+            nobodys=self.assignee == NOBODY and not mine,
+            domain=self.domain,
+            severity=number(self.severity),
+            search=self.search,
+        )
+
+    @property
+    def filtered(self) -> bool:
+        return bool(self.domain or self.assignee or self.severity or self.search)
+
+    def params(self, **more: str) -> str:
+        values = {
+            "view": self.view if self.view != "open" else "", "domain": self.domain, "assignee": self.assignee,
+            "severity": self.severity, "q": self.search,
+            "sort": self.order.value if self.order != lists.IncidentOrder.LAST else "", **more,
+        }  # fmt: skip
+        return urlencode({name: value for name, value in values.items() if value})
+
+
 @signed_in
 def index(request: HttpRequest) -> HttpResponse:
-    """The list, open ones first; a view is chosen by `?view=`."""
-    view = request.GET.get("view", "open")
-    view = view if view in dict(VIEWS) else "open"
-    domain = request.GET.get("domain", "")
+    """The list, open ones first. Everything it is narrowed to is in its address."""
+    asked = ListView.of(request.GET)
+    narrowed = asked.narrowed(request.user)
+    cursor = request.GET.get("cursor", "")
     try:
-        page_ = select.list_incidents(
-            "resolved" if view == "resolved" else "open",
-            assignee=request.user.pk if view == "mine" else None,
-            domain=domain if domain in words.DOMAINS else "",
-            cursor=request.GET.get("cursor"),
-        )
-    except CursorError:
-        return redirect(f"{reverse('incidents')}?{urlencode({'view': view})}")
-    counts = select.incident_counts(request.user)
+        found = lists.list_incidents(narrowed, order=asked.order, cursor=cursor)
+    except (CursorError, OverflowError):
+        return redirect(f"{reverse('incidents')}?{asked.params()}")
+    counts = lists.incident_counts(request.user)
+    newest = found.incidents[0].last_at if found.incidents else None
+    renews = asked.order == lists.IncidentOrder.LAST and not cursor and newest is not None
     context = {
         "section": "incidents",
         "views": [(name, label, counts[name]) for name, label in VIEWS],
-        "view": view,
-        "domain": domain,
+        "asked": asked,
+        "total": lists.count_incidents(narrowed) if asked.filtered else counts[asked.view],
         "domains": [(name, words.domain(name)) for name in words.DOMAINS if name != "unattributed"],
-        "page": page_,
-        "rows": page_.incidents,
-        "cursor": request.GET.get("cursor", ""),
-        "total": sum(counts[name] for name in ("open", "resolved")),
+        "people": select.people(),
+        "severities": SEVERITIES,
+        "orders": ORDERS.items(),
+        "rows": found.incidents,
+        "cursor": cursor,
+        "older_url": f"?{asked.params(cursor=found.older)}" if found.older else "",
+        "newest_url": f"?{asked.params()}",
+        "clear_url": f"?{ListView(view=asked.view).params()}",
+        "csv_url": f"{reverse('incidents-csv')}?{asked.params()}",
+        "any": counts["open"] + counts["resolved"],
+        "poll_url": _news_url(asked, newest) if renews and newest else "",
     }
     return render(request, "incident/list.html", context)
+
+
+@signed_in
+def news(request: HttpRequest) -> HttpResponse:
+    """How many incidents of the list failed again since `since`."""
+    asked = ListView.of(request.GET)
+    since = read_moment(request.GET.get("since"))
+    again = min(lists.count_since(asked.narrowed(request.user), since), MAX_NEWS) if since else 0
+    context = {
+        "newer": again,
+        "newer_more": again == MAX_NEWS,
+        "show_url": f"{reverse('incidents')}?{asked.params()}",
+        "poll_url": _news_url(asked, since) if since else "",
+    }
+    return fragment(request, "incident/_news.html", context, context["show_url"], str(again))
+
+
+def _news_url(asked: ListView, since: datetime) -> str:
+    return f"{reverse('incidents-news')}?{asked.params(since=since.isoformat())}"
+
+
+@signed_in
+def as_csv(request: HttpRequest) -> HttpResponse:
+    """Every incident of the list, in its order."""
+    asked = ListView.of(request.GET)
+    rows = lists.all_incidents(asked.narrowed(request.user), asked.order)
+    return csv_answer("incidents", CSV_COLUMNS, map(_csv_row, rows))
+
+
+def _csv_row(one: Incident) -> tuple[Any, ...]:
+    return (
+        one.name, one.title, one.status, one.severity, one.assignee.get_username() if one.assignee else None,
+        one.domain, one.sub_domain, one.rule, one.attempts_count, round(one.gpu_hours, 3), " ".join(one.nodes),
+        one.nodes_count, one.first_at.isoformat() if one.first_at else None,
+        one.last_at.isoformat() if one.last_at else None,
+    )  # fmt: skip
 
 
 @signed_in
@@ -93,8 +202,10 @@ def page(request: HttpRequest, pk: int) -> HttpResponse:
             "subject": detail.incident,
             "detail": detail,
             "parts": select.ordered_parts(detail.incident),
-            "related": select.related(detail.incident),
-            "beside": select.beside(detail.incident),
+            "related": detail.related,
+            "beside": lists.beside(detail.incident),
+            "guide": guide(detail.incident.rule, detail.incident.title) if detail.incident.rule else None,
+            "span": _span(detail.incident),
             "people": select.people(),
             "statuses": [(str(status), str(status.label)) for status in act.BY_HAND],
             "severities": Severity.choices,
@@ -104,6 +215,13 @@ def page(request: HttpRequest, pk: int) -> HttpResponse:
             **_timeline(request, pk),
         },
     )
+
+
+def _span(incident: Incident) -> int:
+    """Days from the first attempt to the last, at least one."""
+    if incident.first_at is None or incident.last_at is None:
+        return 0
+    return max(1, (incident.last_at - incident.first_at).days)
 
 
 @signed_in
@@ -149,7 +267,9 @@ def _timeline(request: HttpRequest, pk: int) -> dict[str, Any]:
 def state(request: HttpRequest, pk: int) -> HttpResponse:
     """Status, assignee, severity and title at once; each only when it was changed in the form."""
     incident_or_404(pk)
-    sent, user = request.POST, request.user
+    sent, user = request.POST.copy(), request.user
+    if "take" in sent:
+        sent["assignee"] = str(user.pk)
     changes: dict[str, Callable[[str, str], bool]] = {
         "status": lambda new, old: act.set_status(pk, user, new, seen=old, note=sent.get("note", "")),
         "assignee": lambda new, old: act.assign(pk, user, number(new), seen=number(old)),

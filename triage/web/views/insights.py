@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.html import format_html
 
@@ -21,7 +20,7 @@ from triage.selectors.query import Query, Term
 from triage.templatetags.fleet import hours
 from triage.times import MONTHS
 from triage.web import figures, inbox
-from triage.web.views.export import harmless
+from triage.web.tables import csv_answer
 
 HELP = {
     "syslog": "Ship the kernel log of every node: a journal exporter, Loki, or files in a watched folder.",
@@ -87,24 +86,15 @@ def as_csv(request: HttpRequest) -> HttpResponse:
     scope = _scope(request)
     found = select.insights(scope)
 
-    class Line:
-        def write(self, text: str) -> str:
-            return text
-
-    def lines() -> Iterator[str]:
-        writer = csv.writer(Line())
-        yield writer.writerow(("by", "name", "week_begins", "week_ends", "failures", "gpu_hours_lost"))
+    def rows() -> Iterator[tuple[Any, ...]]:
         for kind, group in (("domain", found.domains), ("cluster", found.clusters), ("queue", found.queues)):
             for one in group:
                 for place, (failures, lost) in enumerate(zip(one.failures, one.lost, strict=True)):
                     begin, end = scope.week(scope.weeks - 1 - place)
-                    yield writer.writerow(
-                        (kind, harmless(one.name), begin.isoformat(), end.isoformat(), failures, round(lost, 3))
-                    )
+                    yield kind, one.name, begin.isoformat(), end.isoformat(), failures, round(lost, 3)
 
-    answer = StreamingHttpResponse(lines(), content_type="text/csv; charset=utf-8")
-    answer.headers["Content-Disposition"] = f'attachment; filename="insights-{scope.now:%Y%m%d}.csv"'
-    return answer
+    columns = ("by", "name", "week_begins", "week_ends", "failures", "gpu_hours_lost")
+    return csv_answer("insights", columns, rows())
 
 
 def _scope(request: HttpRequest) -> Scope:

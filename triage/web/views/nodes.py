@@ -9,8 +9,10 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
 
-from triage.access.rights import needs
+from triage.access.rights import needs, signed_in
 from triage.access.roles import Role
 from triage.models import Cluster
 from triage.selectors import nodes as select
@@ -18,6 +20,13 @@ from triage.selectors.filters import printable_value
 from triage.services import nodes as service
 from triage.templatetags.fleet import node_url
 from triage.web import figures, undo
+from triage.web.tables import csv_answer
+
+MAX_CSV = 100_000
+CSV_COLUMNS = (
+    "node", "cluster", "to_blame", "attempts", "share", "share_low", "share_high", "beside_the_others",
+    "gpu_hours_lost", "last_to_blame", "state",
+)  # fmt: skip
 
 
 @needs(Role.VIEWER, write=Role.RESPONDER)
@@ -42,10 +51,27 @@ def index(request: HttpRequest) -> HttpResponse:
         "clusters": clusters,
         "cluster": cluster,
         "search": search,
+        "csv_url": f"{reverse('nodes-csv')}?{urlencode({'q': search, 'cluster': cluster.name if cluster else ''})}",
         "worse": sum(node.standing == select.Standing.WORSE for node in fleet.nodes),
         "days": select.DAYS,
     }
     return render(request, "node/fleet.html", context)
+
+
+@signed_in
+def as_csv(request: HttpRequest) -> HttpResponse:
+    """The fleet as the page narrows it, every node of it."""
+    cluster = Cluster.objects.filter(name=request.GET.get("cluster", "")).exclude(name="").first()
+    fleet = select.fleet(cluster, search=printable_value(request.GET.get("q", "")), limit=MAX_CSV)
+    rows = (
+        (
+            node.name, node.cluster, node.blamed, node.attempts, round(node.share.share, 6), round(node.share.low, 6),
+            round(node.share.high, 6), node.standing.value, round(node.lost, 3),
+            node.last.isoformat() if node.last else None, "drained" if node.drained else "in service",
+        )
+        for node in fleet.nodes
+    )  # fmt: skip
+    return csv_answer("nodes", CSV_COLUMNS, rows)
 
 
 @needs(Role.VIEWER, write=Role.RESPONDER)
