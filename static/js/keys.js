@@ -75,6 +75,7 @@
     },
     J: function () { inLog(1, true); },
     K: function () { inLog(-1, true); },
+    s: function () { follow("[data-key='s']"); },
     w: function () { follow("[data-key='w']"); },
     y: function () { follow("[data-key='y']"); },
     ",": function () { follow("[data-key=',']"); },

@@ -246,9 +246,10 @@
 
   function prune(way) {
     var count = log.querySelectorAll("li[id]").length;
-    if (count <= MOST || log.contains(document.activeElement) && document.activeElement !== log) return;
+    if (count <= MOST) return;
     var edge = 0, next;
     while (count > KEEP && (next = way === "down" ? log.firstElementChild : log.lastElementChild)) {
+      if (next.contains(document.activeElement)) break;
       var gone = numbers(next);
       if (gone.length) edge = way === "down" ? Math.max.apply(null, gone) : Math.min.apply(null, gone);
       count -= gone.length;
@@ -269,15 +270,42 @@
         window.htmx.trigger(entry.target, "click");
       });
     }, { rootMargin: "300px 0px" });
-    var watch = function () { log.querySelectorAll("a[data-more='down']").forEach(function (link) { near.unobserve(link); near.observe(link); }); };
-    window.addEventListener("wheel", function () { scrolled = true; watch(); }, { passive: true });
-    window.addEventListener("touchmove", function () { scrolled = true; watch(); }, { passive: true });
-    window.addEventListener("keydown", function (event) { if (/^(PageDown|ArrowDown|End| )$/.test(event.key)) { scrolled = true; watch(); } });
+    var watch = function (way) {
+      scrolled = true;
+      log.querySelectorAll("a[data-more='" + way + "']").forEach(function (link) { near.unobserve(link); near.observe(link); });
+    };
+    var touched = 0;
+    window.addEventListener("wheel", function (event) { if (event.deltaY) watch(event.deltaY > 0 ? "down" : "up"); }, { passive: true });
+    window.addEventListener("touchstart", function (event) { touched = event.touches[0].clientY; }, { passive: true });
+    window.addEventListener("touchmove", function (event) { watch(event.touches[0].clientY < touched ? "down" : "up"); }, { passive: true });
+    window.addEventListener("keydown", function (event) {
+      if (/^(PageDown|ArrowDown|End| |j|J)$/.test(event.key)) watch("down");
+      if (/^(PageUp|ArrowUp|Home|k|K)$/.test(event.key)) watch("up");
+    });
+    // The line that is read stays where it is, whatever comes or goes above it.
+    var held = null;
+    document.addEventListener("htmx:beforeSwap", function (event) {
+      if (!event.detail.pathInfo || (event.detail.pathInfo.requestPath || "").indexOf(log.dataset.lines) !== 0) return;
+      var rows = log.querySelectorAll("li[id]"), inView = Array.prototype.find.call(rows, function (row) { return row.offsetParent && row.getBoundingClientRect().top >= 0; });
+      held = inView ? { row: inView, top: inView.getBoundingClientRect().top } : null;
+    });
     document.addEventListener("htmx:afterSwap", function (event) {
       var asked = event.detail.pathInfo && event.detail.pathInfo.requestPath || "";
-      if (asked.indexOf(log.dataset.lines) === 0) prune(/way=up/.test(asked) ? "up" : "down");
+      if (asked.indexOf(log.dataset.lines) !== 0) return;
+      prune(/way=up/.test(asked) ? "up" : "down");
+      if (held && held.row.isConnected) window.scrollBy(0, held.row.getBoundingClientRect().top - held.top);
+      held = null;
     });
   }
+  // The strip is the whole stream: a click goes to that place in it.
+  document.addEventListener("click", function (event) {
+    var strip = event.target.closest ? event.target.closest("svg.ruler[data-base]") : null;
+    if (!strip || event.target.closest("a")) return;
+    var box = strip.getBoundingClientRect();
+    var number = Math.max(1, Math.min(Number(strip.dataset.total), Math.ceil((event.clientX - box.left) / box.width * Number(strip.dataset.total))));
+    location.href = strip.dataset.base + "?line=" + number + (log ? log.dataset.rest : "") + "#L" + number;
+  });
+
   // Lines that came later may be among the picked ones.
   document.addEventListener("htmx:afterSwap", function () { if (range()) mark(); });
 })();

@@ -244,3 +244,36 @@ def test_a_long_log_is_read_on_by_scrolling_and_the_page_stays_small(
     assert first
     up.click()
     expect(page.locator(f"#L{int(first[1:]) - 1}")).to_be_attached()
+
+
+def test_a_long_log_is_read_back_by_scrolling_up_and_the_line_in_view_stays_there(
+    signed_page: Page, live_server: Any, demo: object, transactional_db: None, tmp_path: Path
+) -> None:
+    page, attempt = signed_page, hostile(tmp_path)
+    page.goto(stream_page(live_server, attempt, "applog/out.log", "?line=2000#L2000"))
+    expect(page.locator("#L2000")).to_be_in_viewport()
+    page.locator("#L1980").scroll_into_view_if_needed()
+    box = page.locator("#L1980").bounding_box()
+    assert box and page.locator("#L1974").count() == 0
+    page.mouse.move(box["x"] + 300, box["y"])
+    page.mouse.wheel(0, -40)
+    expect(page.locator("#L1925")).to_be_attached()
+    after = page.locator("#L1980").bounding_box()
+    assert after and abs(after["y"] - box["y"]) < 90, "it moved by the wheel alone"
+    for first in range(1875, 1000, -50):
+        page.mouse.wheel(0, -2000)
+        expect(page.locator(f"#L{first}")).to_be_attached()
+    assert page.locator("#log li[id]").count() <= 1500
+
+
+def test_the_strip_leads_to_any_place_of_the_log(
+    signed_page: Page, live_server: Any, demo: object, transactional_db: None, tmp_path: Path
+) -> None:
+    page, attempt = signed_page, hostile(tmp_path)
+    page.goto(stream_page(live_server, attempt, "applog/out.log"))
+    strip = page.locator("svg.ruler")
+    box = strip.bounding_box()
+    assert box
+    strip.click(position={"x": box["width"] * 0.75, "y": 12})
+    page.wait_for_url(re.compile(r"line=22[45]\d#L22[45]\d$"))
+    expect(page.locator("#log .cause")).to_be_in_viewport()
