@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from engine import causality, collective, firewall, outcome, pace, refute, series, shared, stacks, story
+from engine import causality, collective, crashes, firewall, outcome, pace, refute, series, shared, stacks, story
 from engine.clock import StreamClock, parse_time, zone_by_span
 from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
@@ -88,7 +88,8 @@ def diagnose(
     preparing = [] if progress.steps else collective.still_preparing(placed)
     stuck = stacks.elsewhere(read.scans)
     refused = firewall.turned_away(placed, places)
-    facts = [*dumps.facts, *mismatch, *missing.facts, *preparing, *stuck, *refused]
+    crashed = crashes.own_crashes(placed)
+    facts = [*dumps.facts, *mismatch, *missing.facts, *preparing, *stuck, *refused, *crashed]
     placed += _concluded(facts, read, scanner, clocks)
     placed += _slowdown(progress)
     blame_the_checked(placed)
