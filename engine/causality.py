@@ -85,7 +85,7 @@ def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: boo
     """Decide on the root of an attempt that did not succeed. Without `ends`, ends from outside are not looked at."""
     alive = [f for f in findings if f.aside is None and (ends or not is_end(f))]
     for finding in alive:
-        if finding.rule.needs and not _has_needed(finding, alive):
+        if finding.rule.needs and not _has_needed(finding, alive, attempt):
             finding.role = Role.SYMPTOM
     possible = [f for f in alive if f.role in (Role.CAUSE, Role.EITHER)]
     ruled = [
@@ -156,16 +156,27 @@ def never_began(choice: Choice) -> Choice | None:
     return again
 
 
-def _has_needed(finding: Finding, alive: list[Finding]) -> bool:
-    """Is one of the signals that the rule needs at the same node, and device where both name one?"""
+def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> bool:
+    """Is one of the signals that the rule needs at the same node, and device where both name one?
+
+    A signal of a place that is no known node (a pod that nothing maps to one) may be there: then it must be at once.
+    """
     for other in alive:
-        only_there = other.node is None and other.nodes == (finding.node,)
-        if other is finding or (other.node != finding.node and not only_there):
+        if other is finding or not any(_globbed(other.rule.id, pattern) for pattern in finding.rule.needs):
             continue
+        if other.node is not None and other.node not in attempt.nodes:
+            if _at_once(finding, other):
+                return True
+            continue
+        only_there = other.node is None and other.nodes == (finding.node,)
         same_device = finding.device is None or other.device is None or finding.device == other.device
-        if same_device and any(_globbed(other.rule.id, pattern) for pattern in finding.rule.needs):
+        if same_device and (other.node == finding.node or only_there):
             return True
     return False
+
+
+def _at_once(one: Finding, other: Finding) -> bool:
+    return one.first is not None and other.first is not None and abs(one.first - other.first) <= TIED
 
 
 def _globbed(rule_id: str, pattern: str) -> bool:
@@ -351,7 +362,8 @@ def _settle(choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[
     else:
         choice.domain = pairs[0][0] if len(domains) == 1 else UNATTRIBUTED
         choice.sub_domain, choice.ambiguous = AMBIGUOUS, True
-    nodes = sorted({node for f in roots for node in blamed(f)})
+    # A container's name is no node's: what nothing maps to a node accuses none.
+    nodes = sorted({node for f in roots for node in blamed(f) if not attempt.nodes or node in attempt.nodes})
     if choice.ambiguous:
         nodes = sorted({*nodes, *(node for f in roots if (node := place_of(f)))})
     alone = None if choice.ambiguous else _only_node(roots, attempt, alive)
@@ -362,7 +374,8 @@ def _settle(choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[
         nodes = []
     elif not choice.ambiguous and said_alike(roots[0], roots):
         choice.roots, choice.shared, nodes = by_the_middle(roots), tuple(nodes), []
-    choice.nodes = tuple(nodes)
+    # A container's name is no node's: what nothing maps to a node accuses none.
+    choice.nodes = tuple(node for node in nodes if not attempt.nodes or node in attempt.nodes)
 
 
 def _only_node(roots: list[Finding], attempt: Attempt, alive: list[Finding]) -> str | None:

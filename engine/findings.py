@@ -200,7 +200,7 @@ def _other_pod(hit: Hit, scan: StreamScan, places: Places) -> bool:
 
 
 def _aside(placed: Placed, places: Places, window: Window) -> str | None:
-    if placed.node and places.attempt.nodes and not places.known(placed.node):
+    if placed.node and places.attempt.nodes and not places.known(placed.node) and not _is_container(placed):
         return f"{placed.node} is not one of the attempt's nodes"
     about = _ABOUT.match(placed.hit.text)
     # What befalls the pods of the cluster's own services may concern the job; what befalls other jobs does not.
@@ -247,6 +247,12 @@ def blame_the_checked(placed: list[Placed]) -> None:
 def _names_only_a_node(placed: Placed) -> bool:
     """Any rank may say it of that node."""
     return "node" in placed.hit.captures and "rank" not in placed.hit.captures
+
+
+def _is_container(placed: Placed) -> bool:
+    """A line of the job's own log under a host's name that is no node's: a container's that nothing maps to one."""
+    hit = placed.hit
+    return hit.source is Source.APPLOG and "node" not in hit.captures and hit.cleaned.host == placed.node
 
 
 def lapse_persistent(placed: list[Placed], window: Window) -> None:

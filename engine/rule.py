@@ -27,10 +27,12 @@ class Recommend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class MetricSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: tuple[str, ...]
-    detector: Literal["bits", "above", "below", "increase", "step_down", "step_up", "outlier", "changed"]
+    detector: Literal["bits", "above", "below", "increase", "step_down", "step_up", "outlier", "changed", "rate_rises"]
     threshold: float = 0.0
     mask: int = 0
     min_samples: int = 2
+    values: tuple[float, ...] = ()
+    """Only a change to one of these (`changed`)."""
     labels: dict[str, str] = {}
     """Only series whose labels match these regexes."""
     alike: bool = False

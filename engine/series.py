@@ -80,7 +80,7 @@ def read_series(streams: Sequence[Stream], ruleset: Ruleset, places: Places, win
     found.samples = sum(len(series.times) for series in found.series)
     for matcher in ruleset.metric_matchers:
         if matcher.spec.metric is not None:
-            found.hits += list(_run(matcher, matcher.spec.metric, found.series, window))
+            found.hits += list(_run(matcher, matcher.spec.metric, found.series, window, places))
     return found
 
 
@@ -162,12 +162,18 @@ def _node(labels: dict[str, str], places: Places) -> str | None:
 
 
 def _run(
-    matcher: Matcher, spec: MetricSpec, everything: list[Series], window: Window
+    matcher: Matcher, spec: MetricSpec, everything: list[Series], window: Window, places: Places
 ) -> Iterable[tuple[Rule, Series, float, str]]:
     wanted = [
         s
         for s in everything
         if s.name in spec.names and all(re.search(p, s.labels.get(k, "")) for k, p in spec.labels.items())
+    ]
+    # A container's series belong to a pod; what other pods of a node do is not the job's.
+    wanted = [
+        s
+        for s in wanted
+        if not (s.name.startswith("container_") and places.is_another_jobs("Pod", s.labels.get("pod", "")))
     ]
     inside = [_inside(series, window) for series in wanted]
     peers = _Peers(inside)
@@ -343,11 +349,41 @@ def _changed(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, s
         if series.values[index] != series.values[index - 1] and series.values[index] != 0:
             if spec.threshold and series.values[index] != spec.threshold:
                 continue
+            if spec.values and series.values[index] not in spec.values:
+                continue
             return series.times[index], f"changes from {series.values[index - 1]:g} to {series.values[index]:g}"
     return None
 
 
+def _rate_rises(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, str] | None:
+    """A counter that grew by less than half of the threshold a second, and from some moment on by at least as much."""
+    rate = _rates_if_counter(series)
+    if rate is series or len(rate.values) < 2 * spec.min_samples:
+        return None
+    high = [value >= spec.threshold / 2 for value in rate.values]
+    best = _parting(high)
+    if min(best, len(high) - best) < spec.min_samples:
+        return None
+    before, after = median(rate.values[:best]), median(rate.values[best:])
+    wrong = sum(high[:best]) + sum(not one for one in high[best:])
+    if before >= spec.threshold / 2 or after < spec.threshold or wrong > 0.1 * len(high):
+        return None
+    return rate.times[best], f"grows by {after:.3g} a second instead of {before:.3g}"
+
+
+def _parting(high: list[bool]) -> int:
+    """The index that parts low from high with the fewest on the wrong side."""
+    wrong = least = sum(not one for one in high)
+    best = 0
+    for index, one in enumerate(high, 1):
+        wrong += 1 if one else -1
+        if wrong < least:
+            least, best = wrong, index
+    return best
+
+
 _DETECTORS = {
+    "rate_rises": _rate_rises,
     "bits": _bits,
     "above": _above,
     "below": _below,

@@ -150,3 +150,77 @@ def test_thousands_of_series_cost_little() -> None:
     began = time.process_time()
     attempt({"metrics/x.json": content}, nodes=nodes).diagnosed()
     assert time.process_time() - began < 15
+
+
+XID = "DCGM_FI_DEV_XID_ERRORS"
+ABORTED = "2026-11-03 02:58:10 Fatal Python error: Aborted\n"
+
+
+def lost_gpu(values: list[float], log: str = ABORTED) -> Diagnosis:
+    steps = "".join(f"2026-11-03 02:{m:02d}:00 iteration {m}/1000 loss 2.0\n" for m in range(58))
+    files: dict[str, bytes | str] = {
+        "metrics/xid.json": answer(
+            series(XID, "node-02", values, gpu="6"), series(XID, "node-05", [31.0] * 240, gpu="0")
+        ),
+        "applog/node-02.log": steps + log,
+    }
+    return attempt(files, nodes=NODES).diagnosed()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(79, "gpu"), (119, "gpu"), (48, "gpu_memory"), (95, "gpu_memory"), (74, "nvlink")]
+)
+def test_a_gauge_that_changes_to_a_hardware_fault_s_number_stands_in_for_the_kernel_log(number: int, kind: str) -> None:
+    found = lost_gpu([0.0] * 232 + [float(number)] * 2)
+    assert (found.domain, found.sub_domain) == ("hardware", kind)
+    assert found.root_cause is not None
+    assert found.root_cause.nodes == ("node-02",)
+
+
+@pytest.mark.parametrize(
+    "values", [[79.0] * 234, [0.0] * 232 + [31.0] * 2, [0.0] * 232 + [43.0] * 2, [0.0] * 80 + [79.0] * 154]
+)
+def test_an_old_number_an_application_s_and_one_that_the_job_outlived_accuse_nobody(values: list[float]) -> None:
+    assert lost_gpu(values).domain == "unattributed"
+
+
+THROTTLED = "container_cpu_cfs_throttled_periods_total"
+
+
+def throttled(rates: list[float], slow_from: int, **labels: str) -> Diagnosis:
+    """A counter of throttled periods, every 15 s, beside a job whose iterations take longer from a sample on."""
+    total, counter = 0.0, []
+    for rate in rates:
+        total += 15 * rate
+        counter.append(total)
+    lines, at, step = [], 0.0, 0
+    while at < 3590:
+        at += 20.0 if at >= 15 * slow_from else 10.0
+        step += 1
+        moment = datetime.fromtimestamp(START + at, UTC)
+        lines.append(f"{moment:%Y-%m-%dT%H:%M:%SZ} iteration {step}/1000 loss 2.0 elapsed\n")
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "train-0"},
+        "spec": {"nodeName": "node-01"},
+        "status": {"phase": "Running"},
+    }
+    files: dict[str, bytes | str] = {
+        "metrics/cpu.json": answer(series(THROTTLED, "node-01", counter, **{"pod": "train-0", **labels})),
+        "applog/train.log": "".join(lines),
+        "scheduler/pods.json": json.dumps({"kind": "List", "items": [pod]}),
+    }
+    return attempt(files, nodes=NODES[:1], state="Running", exit_code=None).diagnosed()
+
+
+def test_throttling_that_begins_with_the_slow_down_is_its_cause_and_no_node_s_fault() -> None:
+    found = throttled([0.1] * 120 + [9.7] * 120, slow_from=120)
+    assert (found.outcome, found.domain, found.sub_domain) == ("degraded", "software", "configuration")
+    assert found.root_cause is not None
+    assert found.root_cause.nodes == ()
+
+
+def test_throttling_without_a_slow_down_or_all_along_or_of_another_pod_decides_nothing() -> None:
+    assert throttled([0.1] * 120 + [9.7] * 120, slow_from=999).domain == "unattributed"
+    assert throttled([9.7] * 240, slow_from=120).domain == "unattributed"
+    assert throttled([0.1] * 120 + [9.7] * 120, slow_from=120, pod="dcgm-exporter-x2kqv").domain == "unattributed"

@@ -9,6 +9,7 @@ import pytest
 from engine.model import Role
 from engine.origin import normal_device
 from engine.ruleset import Rule, Ruleset, load_ruleset
+from engine.series import slowdown_rule
 
 GPU_FAMILIES = {"xid", "sxid", "nvlink", "driver", "fabricmanager", "dcgm", "metric"}
 FAMILIES = GPU_FAMILIES | {"pcie", "kernel", "memory", "thermal", "power", "bmc"}
@@ -262,7 +263,7 @@ def test_every_cause_says_what_to_do_and_every_rule_what_it_does_not_prove(rules
 
 def test_what_hardware_explains_exists(ruleset: Ruleset) -> None:
     """A rule id in `explains`, `needs` or `cleared_by` that nothing bears would never act."""
-    known = {rule.id for rule in ruleset.rules}
+    known = {rule.id for rule in ruleset.rules} | {slowdown_rule().id}
     families = {rule.family for rule in ruleset.rules}
     for rule in ours(ruleset):
         for named in (*rule.explains, *rule.needs, *rule.cleared_by):

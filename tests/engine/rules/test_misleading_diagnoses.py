@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.model import Diagnosis
 from engine.ruleset import Ruleset, load_ruleset
 from tests.engine.rules.test_cluster_diagnoses import NFS_HANGS, WATCHDOG, items, pod, told, verdict
 
@@ -154,3 +155,54 @@ def test_a_workload_that_was_deactivated_while_it_worked_was_cancelled(ruleset: 
 def test_a_workload_that_had_its_time_is_not_called_preempted(ruleset: Ruleset) -> None:
     found = told(ruleset, state="Evicted", reason="DeactivatedDueToMaximumExecutionTimeExceeded", progress=1800)
     assert (found.outcome, *verdict(found)) == ("timed_out", "scheduler/time_limit", ())
+
+
+# --- an address that went away under the job
+
+
+GID = "NCCL WARN NET/IB : mlx5_5:1 GID table changed"
+STATUS_12 = (
+    "NCCL WARN NET/IB: Got completion from peer 10.8.2.18<55365> with status=12 opcode=0 len=0 vendor err 129 (Send)"
+)
+LOST = [
+    "systemd-networkd[733]: ens26f0np0: DHCP lease lost",
+    "NetworkManager[1201]: <info>  [1794505459.1234] dhcp4 (enp94s0): state changed bound -> expire",
+    "avahi-daemon[901]: Withdrawing address record for 172.30.5.18 on rail5.",
+]
+
+
+def without_address(ruleset: Ruleset, lost: str, app: list[tuple[float, str]]) -> Diagnosis:
+    return told(ruleset, syslog={"node-03": [(1201.0, lost)]}, app=app)
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("host", ["node-03", "train-worker-2"])
+def test_an_interface_that_lost_its_address_as_nccl_saw_it_is_blamed(ruleset: Ruleset, lost: str, host: str) -> None:
+    app = [
+        (1202.3, f"{host}:95:1505 [0] transport/net_ib.cc:184 {GID}"),
+        (1233.0, f"node-01:95:1505 [0] transport/net_ib.cc:2358 {STATUS_12}"),
+        (1233.5, f"node-02:95:1505 [0] transport/net_ib.cc:2358 {STATUS_12}"),
+    ]
+    assert verdict(without_address(ruleset, lost, app)) == ("network/roce", ("node-03",))
+
+
+def test_a_lost_address_that_nccl_did_not_notice_accuses_nobody(ruleset: Ruleset) -> None:
+    app = [(1233.0, f"node-01:95:1505 [0] transport/net_ib.cc:2358 {STATUS_12}")]
+    assert verdict(without_address(ruleset, LOST[0], app))[1] == ()
+    late = [(1320.0, f"train-worker-2:95:1505 [0] transport/net_ib.cc:184 {GID}"), *app]
+    assert verdict(without_address(ruleset, LOST[0], late))[1] == ()
+
+
+def test_a_fault_in_the_words_of_a_container_that_nothing_maps_to_a_node_accuses_none(ruleset: Ruleset) -> None:
+    fatal = "train-worker-2:95:1505 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : mlx5_4:1 async fatal event"
+    found = told(ruleset, app=[(1202.0, fatal), *WATCHDOG])
+    assert verdict(found) == ("hardware/nic", ())
+
+
+def test_ranks_that_do_not_fit_an_engine_are_a_matter_of_configuration(ruleset: Ruleset) -> None:
+    for said in (
+        "[TensorRT-LLM][ERROR] Assertion failed: mpiSize == tp * pp (/src/worldConfig.cpp:99)",
+        "RuntimeError: [TensorRT-LLM][ERROR] Assertion failed: MPI size 1 != TP size 2 * PP size 1 (/src/x.cpp:9)",
+        "AssertionError: Engine world size (2 * 1) != Runtime world size (1)",
+    ):
+        assert verdict(told(ruleset, app=[(5.0, said)], progress=0, end=20)) == ("software/configuration", ())
