@@ -1,9 +1,12 @@
-"""A stream as blocks that end at a line end, each with what stands before and behind it."""
+"""A stream as blocks that end at a line end, each with what stands before and behind it.
+
+How many bytes are read at once (`BLOCK`) changes nothing in what is found: what is looked at around a line is measured
+from that line, and what is sampled is sampled by `REGION`, a grid over the whole stream.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import BinaryIO
 
 import msgspec
@@ -12,17 +15,46 @@ from engine import parts
 from engine.lines import printable, strip_ansi
 from engine.model import Stream
 
+REGION = 1 << 20
+"""The unit in which progress and time stamps are sampled: each MiB of the stream, wherever blocks end."""
 BLOCK = 1 << 20
-KEEP_TAIL = 32 << 10
-"""Bytes of the block before that stay at hand, for context and inherited time stamps."""
-LOOK_AHEAD = 128 << 10
+"""Bytes read at once."""
+BACK = 128 << 10
+"""Bytes before a line in which its context and its time are looked for."""
+AHEAD = 256 << 10
+"""Bytes behind a block that stay at hand."""
+TRACEBACK = 128 << 10
+"""Bytes behind its first line in which a traceback is read."""
+NEAR = 64 << 10
+"""Bytes behind a line in which its context and its time are looked for."""
 MAX_LINE = 8 << 20
-"""A longer line is cut into pieces of this size."""
+"""A longer line is cut into pieces of this size; more than a block with what is ahead of it."""
 CONTEXT_LINES = 3
+CONTEXT_BYTES = 4096
+"""Of a line that is the context of another one."""
+
+
+class Region(msgspec.Struct, frozen=True):
+    """The whole lines of one REGION of the stream, in the data of the block in which it ends."""
+
+    number: int
+    start: int
+    end: int
+    line: int
+    """Number of the line at `start`."""
+    end_line: int
+    """And of the line at `end`."""
+    is_last: bool
+
+    def line_at(self, data: bytes, start: int) -> int:
+        """Number of the line that begins at `start`, counted from the nearer end."""
+        if start - self.start < self.end - start:
+            return self.line + data.count(b"\n", self.start, start)
+        return self.end_line - data.count(b"\n", start, self.end)
 
 
 class Block(msgspec.Struct):
-    """Bytes `data`; only [start, end) are to be scanned, the rest is context on both sides."""
+    """Bytes `data`; only the lines in [start, end) are the block's own, the rest stands around them."""
 
     data: bytes
     start: int
@@ -34,41 +66,115 @@ class Block(msgspec.Struct):
     lines: int
     """Line ends in [start, end)."""
     is_last: bool
+    """`data` reaches the end of the stream."""
+    regions: list[Region]
+    """Regions that end in this block; they may have begun before it."""
 
 
-def _read(source: BinaryIO) -> bytes:
-    """A full block, however little the source gives at once, so that blocks don't depend on the reader."""
-    pieces, wanted = [], BLOCK
+class Around(msgspec.Struct, frozen=True):
+    """The lines around another one, made readable only when somebody asks for them."""
+
+    lines_before: tuple[bytes, ...] = ()
+    lines_after: tuple[bytes, ...] = ()
+
+    @property
+    def before(self) -> list[str]:
+        return [_printable_line(raw) for raw in self.lines_before]
+
+    @property
+    def after(self) -> list[str]:
+        return [_printable_line(raw) for raw in self.lines_after]
+
+
+def blocks(stream: Stream) -> Iterator[Block]:
+    """The stream from its start to its end. Raises OSError and what a damaged compressed stream raises."""
+    grid = _Grid()
+    with stream.open() as source:
+        data, start, base, number, is_last = b"", 0, 0, 1, False
+        wanted = BLOCK + AHEAD
+        while not is_last:
+            piece = _read(source, wanted)
+            is_last, wanted = len(piece) < wanted, BLOCK
+            dropped = max(min(start, grid.begin - base) - BACK - 1, 0)
+            data = b"".join((memoryview(data)[dropped:], piece)) if data else piece
+            base, start = base + dropped, start - dropped
+            del piece
+            while start < len(data):
+                end = _end(data, start, base, is_last)
+                if end == start:
+                    break  # a line, or parts of one, that must be read further
+                block = Block(data, start, end, base, number, 0, is_last, [])
+                grid.take(block)
+                yield block
+                start, number = end, number + block.lines
+
+
+def _read(source: BinaryIO, wanted: int) -> bytes:
+    """As many bytes as wanted, however few the source gives at once; fewer only at its end."""
+    pieces = []
     while wanted > 0 and (piece := source.read(wanted)):
         pieces.append(piece)
         wanted -= len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def blocks(stream: Stream) -> Iterator[Block]:
-    """Blocks that end at a line end, each with what stands before and behind it."""
-    with stream.open() as source:
-        tail, rest, offset, number = b"", b"", 0, 1
-        pending = _read(source)
-        while pending or rest:
-            current = rest + pending
-            pending = _read(source) if pending else b""
-            rest = b""
-            if pending:
-                cut = parts.cut_before_open(current, current.rfind(b"\n") + 1)
-                if cut == 0 and len(current) < MAX_LINE:
-                    rest = current
-                    continue
-                cut = cut or len(current)
-                current, rest = current[:cut], current[cut:]
-            ahead = (rest + pending)[:LOOK_AHEAD]
-            lines = current.count(b"\n")
-            data = b"".join((tail, current, ahead))
-            yield Block(data, len(tail), len(tail) + len(current), offset - len(tail), number, lines, not pending)
-            number += lines
-            offset += len(current)
-            tail = current[-KEEP_TAIL:] if len(current) >= KEEP_TAIL else (tail + current)[-KEEP_TAIL:]
-            tail = tail[tail.find(b"\n") + 1 :] if len(tail) == KEEP_TAIL else tail
+def _end(data: bytes, start: int, base: int, is_last: bool) -> int:
+    """Where the block that begins at `start` ends; `start` itself when more must be read first."""
+    limit = len(data) if is_last else len(data) - AHEAD
+    if limit - start >= MAX_LINE and data.find(b"\n", start, start + MAX_LINE) < 0:
+        return start + MAX_LINE
+    if is_last:
+        return limit
+    # With a region, if one ends here: then little of the data is needed for the next block.
+    border = (base + limit) // REGION * REGION - base
+    for read in (border, limit):
+        end = data.rfind(b"\n", start, read) + 1 if read > start else 0
+        if end > start:
+            return parts.cut_before_open(data, start, end, read)
+    return start
+
+
+class _Grid:
+    """Counts the lines of block after block, and finds the regions that end in each."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._first: tuple[int, int] | None = (0, 1)
+        """Stream offset and number of the first line that begins in the region; None when that is still to come."""
+        self._end = 0
+
+    @property
+    def begin(self) -> int:
+        """Stream offset from which the region that has not ended needs the data."""
+        return self._first[0] if self._first is not None else self._end
+
+    def take(self, block: Block) -> None:
+        data, base, end = block.data, block.base, block.end
+        is_end = block.is_last and end == len(data)
+        position, line = block.start, block.line
+        while True:
+            if self._first is None:
+                border = self._number * REGION - base
+                first = block.start if border <= block.start else data.find(b"\n", border - 1, end - 1) + 1
+                if not first:
+                    break
+                line, position = line + data.count(b"\n", position, first), first
+                self._first = (base + first, line)
+                self._number = max(self._number, (base + first) // REGION)
+            border = (self._number + 1) * REGION - base
+            is_over = is_end and end <= border
+            if end < border and not is_over:
+                break
+            begin = self._first[0] - base
+            stop = end if is_over else data.rfind(b"\n", begin, border) + 1
+            if stop > begin:
+                line, position = line + data.count(b"\n", position, stop), max(position, stop)
+                block.regions.append(Region(self._number, begin, stop, self._first[1], line, is_over))
+            if is_over:
+                break
+            self._number, self._first = self._number + 1, None
+        block.lines = line + data.count(b"\n", position, end) - block.line
+        self._end = base + end
 
 
 def starts_of(data: bytes, start: int, end: int) -> list[int]:
@@ -81,37 +187,65 @@ def starts_of(data: bytes, start: int, end: int) -> list[int]:
 
 
 def line_at(block: Block, start: int) -> bytes:
-    end = block.data.find(b"\n", start)
-    return block.data[start : end if end >= 0 else len(block.data)]
+    """The line (or the piece of a very long one) that begins at `start`, without its line end."""
+    return block.data[start : line_end(block, start)]
 
 
-def line_numbers(block: Block, starts: list[int]) -> list[int]:
-    """Line numbers of ascending line starts of the block."""
-    if not starts:
-        return []
-    numbers = [block.line + block.data.count(b"\n", block.start, starts[0])]
-    for before, start in pairwise(starts):
-        numbers.append(numbers[-1] + block.data.count(b"\n", before, start))
+def line_end(block: Block, start: int) -> int:
+    end = block.data.find(b"\n", start, start + MAX_LINE)
+    return end if end >= 0 else min(start + MAX_LINE, len(block.data))
+
+
+def line_before(block: Block, start: int, low: int) -> int | None:
+    """Where the line before the one at `start` begins; None when that is not behind `low`, or there is none."""
+    if start <= 0:
+        return None
+    found = block.data.rfind(b"\n", max(low, 0), start - 1)
+    if found >= 0:
+        return found + 1
+    return 0 if low <= 0 and block.base == 0 else None
+
+
+def lines_after(block: Block, end: int, reach: int) -> Iterator[tuple[int, bytes]]:
+    """(start, line) of the lines behind the line end at `end` that are whole within `reach` bytes."""
+    limit, start = end + reach, end + 1
+    while start < len(block.data):
+        stop = block.data.find(b"\n", start, limit)
+        if stop < 0:
+            if block.is_last and len(block.data) < limit:
+                yield start, block.data[start:]
+            return
+        yield start, block.data[start:stop]
+        start = stop + 1
+
+
+def line_numbers(data: bytes, begin: int, line: int, starts: list[int]) -> list[int]:
+    """Numbers of ascending line starts, none before `begin`, where the line has the number `line`."""
+    numbers = []
+    for start in starts:
+        line += data.count(b"\n", begin, start)
+        begin = start
+        numbers.append(line)
     return numbers
 
 
-def context(block: Block, start: int) -> tuple[list[str], list[str]]:
-    before: list[str] = []
-    position = start
-    for _ in range(CONTEXT_LINES):
-        if position <= 0:
-            break
-        position = block.data.rfind(b"\n", 0, position - 1) + 1
-        before.insert(0, _printable_line(line_at(block, position)))
-    after: list[str] = []
-    position = start
-    for _ in range(CONTEXT_LINES):
-        position = block.data.find(b"\n", position) + 1
-        if position == 0 or position >= len(block.data):
-            break
-        after.append(_printable_line(line_at(block, position)))
-    return before, after
+def around(block: Block, start: int) -> Around:
+    """The lines before and behind the one at `start`."""
+    data, before = block.data, list[bytes]()
+    position: int | None = start
+    while len(before) < CONTEXT_LINES and position is not None:
+        end, position = position - 1, line_before(block, position, start - BACK)
+        if position is not None:
+            before.append(data[position : min(end, position + CONTEXT_BYTES)])
+    after = list[bytes]()
+    end = line_end(block, start)
+    limit = end + NEAR
+    while len(after) < CONTEXT_LINES and 0 <= end < limit and end + 1 < len(data):
+        position = end + 1
+        end = data.find(b"\n", position, limit)
+        after.append(data[position : min(end if end >= 0 else len(data), position + CONTEXT_BYTES)])
+    return Around(tuple(reversed(before)), tuple(after))
 
 
 def _printable_line(raw: bytes) -> str:
-    return printable(strip_ansi(raw[:4096]).decode("utf-8", "replace").rstrip("\r"))
+    return printable(strip_ansi(raw).decode("utf-8", "replace").rstrip("\r"))

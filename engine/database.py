@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache as once
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import hyperscan
 
-from engine import cache, parts
-from engine.blocks import Block
-from engine.lines import strip_ansi
+from engine import cache, triggers
 from engine.patterns import longest_literal, to_scanner
 from engine.ruleset import Ruleset
 
-_COLOUR, _NUL, _PART, _JSON = range(4)
-_ODDITIES = (
-    (r"\x1b", _COLOUR),
-    (r"\x00", _NUL),
-    (r"std(?:out|err)\x20P\x20", _PART),
-    (r"[\n\x20]\{\x22", _JSON),
-    (r"^\{\x22", _JSON),
-)
-"""What makes a block need cleaning before it is scanned."""
+ORDINARY = Path(__file__).parent / "rules" / "ordinary.txt"
+"""What training jobs write while all is well: a line of each shape."""
 
-Scanned = bytes | memoryview
-"""What the scanner reads: the block's own bytes (a view), or cleaned ones with the same number of lines."""
+Bytes = bytes | memoryview
+OnMatch = Callable[[int, int, int, int, Any], bool | None]
+"""Called with a pattern's number, 0, where the match ends, 0 and None; True ends the scan."""
 
 
-def scanner_forms(ruleset: Ruleset) -> dict[str, tuple[str, int]]:
-    """Pattern -> its form for the scanner and the length of its longest literal; cached, since parsing them is slow."""
-    name = f"forms-{ruleset.fingerprint.removeprefix('sha256:')}"
-    known = cache.get(name, dict[str, tuple[str, int]])
-    wanted = {pattern for matcher in ruleset.line_matchers for pattern in matcher.spec.patterns}
-    if known is None or known.keys() != wanted:
-        known = {pattern: (to_scanner(pattern), longest_literal(pattern)) for pattern in sorted(wanted)}
-        cache.put(name, known)
-    return known
+class Database:
+    """Patterns compiled for one scan over many bytes; may be used by several threads at once."""
+
+    def __init__(self, patterns: Sequence[tuple[str, int]], *, once_each: bool = False) -> None:
+        """Patterns in the scanner's form with the numbers that are told of their matches. `once_each`: a number is told
+        once a scan, which is faster.
+        """
+        flags = hyperscan.HS_FLAG_SINGLEMATCH if once_each else 0
+        self._database = _compiled(patterns, flags)
+        self._scratch = threading.local()
+
+    def scan(self, data: Bytes, on_match: OnMatch) -> None:
+        scratch = getattr(self._scratch, "own", None)
+        if scratch is None:
+            scratch = self._scratch.own = hyperscan.Scratch(self._database)
+        with contextlib.suppress(hyperscan.ScanTerminated):
+            self._database.scan(data, match_event_handler=on_match, scratch=scratch)
+
+    def found_in(self, data: Bytes) -> set[int]:
+        """Numbers of the patterns that match somewhere."""
+        found: set[int] = set()
+        self.scan(data, lambda number, *_: found.add(number))
+        return found
 
 
-def database_of(patterns: Sequence[tuple[str, int]], flags: int = 0) -> Any:
-    """A compiled scanner database, from the cache when the same patterns were compiled before."""
+def _compiled(patterns: Sequence[tuple[str, int]], flags: int) -> Any:
     digest = hashlib.sha256(repr((list(patterns), flags, metadata.version("hyperscan"))).encode()).hexdigest()
     stored = cache.get_bytes(f"scan-{digest}.hs")
     if stored is not None:
@@ -61,40 +70,31 @@ def database_of(patterns: Sequence[tuple[str, int]], flags: int = 0) -> Any:
     return database
 
 
-class Cleaner:
-    """Tells whether a block needs cleaning before it is scanned, and cleans it."""
-
-    def __init__(self) -> None:
-        self._oddities = database_of(_ODDITIES, hyperscan.HS_FLAG_SINGLEMATCH)
-
-    def scannable(self, block: Block) -> Scanned:
-        """The bytes to scan: as they are, or without colours and JSON escapes when there are any."""
-        view = memoryview(block.data)[block.start : block.end]
-        odd: set[int] = set()
-        self._oddities.scan(view, match_event_handler=lambda number, *_: odd.add(number))
-        if not odd:
-            return view
-        data = bytes(view)
-        if _COLOUR in odd:
-            data = strip_ansi(data)
-        if _NUL in odd:
-            data = data.replace(b"\x00", b"")
-        if _PART in odd and parts.any_part(data):
-            data = parts.join(data)
-        if _JSON in odd:
-            data = b"\n".join(_flat_json(line) if b'{"' in line else line for line in data.split(b"\n"))
-        return data
+def scanner_forms(ruleset: Ruleset) -> dict[str, tuple[str, int]]:
+    """Pattern -> its form for the scanner and the length of its longest literal; cached, since parsing them is slow."""
+    name = f"forms-{ruleset.fingerprint.removeprefix('sha256:')}"
+    known = cache.get(name, dict[str, tuple[str, int]])
+    wanted = {pattern for matcher in ruleset.line_matchers for pattern in matcher.spec.patterns}
+    if known is None or known.keys() != wanted:
+        known = {pattern: (to_scanner(pattern), longest_literal(pattern)) for pattern in sorted(wanted)}
+        cache.put(name, known)
+    return known
 
 
-def _flat_json(raw: bytes) -> bytes:
-    """A JSON line with its message unescaped, still on one line."""
-    if b"\\" not in raw:
-        return raw
-    return (
-        raw.replace(b"\\n", b" ")
-        .replace(b'\\"', b'"')
-        .replace(b"\\t", b" ")
-        .replace(b"\\/", b"/")
-        .replace(b"\\u003c", b"<")
-        .replace(b"\\u003e", b">")
-    )
+def trigger_forms(patterns: Sequence[str], all_of_them: Database) -> list[str]:
+    """Forms for the scanner of which one matches wherever one of `patterns` does, and few in ordinary lines; cached."""
+    ordinary = ORDINARY.read_bytes()
+    digest = hashlib.sha256(repr((sorted(patterns), _code())).encode() + ordinary).hexdigest()
+    known = cache.get(f"triggers-{digest}", list[str])
+    if known is None:
+        # A rule that is meant to match ordinary lines makes their words no less rare.
+        lines = [line for line in ordinary.splitlines() if not all_of_them.found_in(line)]
+        chosen, without = triggers.choose(patterns, [line.decode("utf-8", "replace") for line in lines])
+        known = [*(trigger.pattern for trigger in chosen), *(to_scanner(pattern) for pattern in without)]
+        cache.put(f"triggers-{digest}", known)
+    return known
+
+
+@once
+def _code() -> str:
+    return hashlib.sha256(b"".join(Path(module.__file__ or "").read_bytes() for module in (triggers,))).hexdigest()

@@ -176,8 +176,7 @@ def _slowdown(progress: Progress) -> list[Placed]:
         text=said,
         cleaned=Line([said], []),
         stamp=mark.stamp,
-        before=mark.before,
-        after=mark.after,
+        around=mark.around,
         sha256=mark.sha256,
     )
     return [Placed(hit, rule, slow.at, "own", slow.step.node, mark.rank, None)]

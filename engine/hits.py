@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from engine.blocks import Around
 from engine.clock import Stamp
 from engine.lines import Line
 from engine.model import Source, Stream
@@ -25,8 +26,7 @@ class Hit(msgspec.Struct):
     inherited: str | None = None
     """None: the line's own stamp. Else in words where the stamp was taken from."""
     count: int = 1
-    before: list[str] = []
-    after: list[str] = []
+    around: Around = Around()
     sha256: str = ""
     frames: str = ""
     bare: bool = False
@@ -46,8 +46,7 @@ class Mark(msgspec.Struct, frozen=True):
     rule: Rule
     exact: bool
     """The line has a time of its own; else `stamp` only says "not before"."""
-    before: list[str]
-    after: list[str]
+    around: Around
     sha256: str
 
 
@@ -68,5 +67,3 @@ class StreamScan(msgspec.Struct):
     bytes: int = 0
     first: Stamp | None = None
     last: Stamp | None = None
-    capped: bool = False
-    last_offset: int = 0

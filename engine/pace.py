@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
-from engine.blocks import Block, blocks, context, line_at
+from engine.blocks import Around, Block, around, blocks, line_at
 from engine.clock import Stamp
 from engine.hits import Mark, StreamScan
 from engine.lines import clean, printable
@@ -45,8 +45,7 @@ class _Seen(msgspec.Struct):
     text: str
     stamp: Stamp | None
     numbers: list[float]
-    before: list[str]
-    after: list[str]
+    around: Around
     sha256: str
 
 
@@ -91,8 +90,7 @@ def count(scan: StreamScan) -> list[Mark]:
             {"step": f"{one.numbers[column]:.0f}"},
             rule,
             one.stamp is not None,
-            one.before,
-            one.after,
+            one.around,
             one.sha256,
         )
         for one in kept
@@ -121,9 +119,8 @@ def _lines(stream: Stream, matched: set[int]) -> Iterable[tuple[_Seen, tuple[obj
 
 def _seen(block: Block, start: int, number: int, raw: bytes, rank: int | None, text: str, stamp: Stamp | None) -> _Seen:
     numbers = [float(found.replace(",", "")) for found in _NUMBER.findall(text)[:8]]
-    before, after = context(block, start)
     digest = hashlib.sha256(raw).hexdigest()
-    return _Seen(block.base + start, number, rank, text, stamp, numbers, before, after, digest)
+    return _Seen(block.base + start, number, rank, text, stamp, numbers, around(block, start), digest)
 
 
 def _rising_column(seen: list[_Seen]) -> int | None:

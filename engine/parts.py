@@ -6,70 +6,96 @@ A part is at most 16 KB, so a message may lie across two of them, and a line of 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-_PART = re.compile(rb"(?m)^\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (stdout|stderr) ([FP])(?: |$)")
+_PART = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (stdout|stderr) ([FP])(?: |$)")
+FORMS = (r"stdout\x20P\x20", r"stderr\x20P\x20")
+"""For the scanner: what stands in every part but the last of a line."""
 LONGEST = 2 << 20
-"""Bytes up to which the parts of one line are put together."""
+"""Bytes of one line that are put together; what comes behind them is a line of its own."""
+GAP, SPAN = 64 << 10, 4 << 20
+"""Bytes from one part of a line to the next, and from its first part to its last: what comes later is not its rest."""
 
 
-def any_part(data: bytes) -> bool:
-    """Is there a line in `data` that goes on in another one?"""
-    return b" P " in data and any(found[2] == b"P" for found in _PART.finditer(data))
+class _Chain:
+    """The parts of one line that were met so far."""
+
+    def __init__(self, start: int, end: int) -> None:
+        self.spans = [(start, end)]
+        """Of its parts; those behind the first without their envelopes."""
+        self.begin, self.last, self.size = start, start, end - start
+        self.is_over = False
+
+    def add(self, begin: int, start: int, end: int) -> None:
+        self.spans.append((start, end))
+        self.last, self.size = begin, self.size + end - start
+
+    def may_go_on(self, at: int) -> bool:
+        """Can a part that begins at `at` be the line's next one?"""
+        near = at - self.last <= GAP and at - self.begin <= SPAN
+        return near and self.size < LONGEST and not self.is_over
+
+
+def _chains(data: bytes, start: int, end: int) -> Iterator[_Chain]:
+    """Every line in [start, end) that was written in parts."""
+    open_: dict[bytes, _Chain] = {}
+    while start < end:
+        if not open_:
+            first = data.find(b" P ", start, end)
+            if first < 0:
+                return
+            start = max(data.rfind(b"\n", start, first) + 1, start)
+        stop = data.find(b"\n", start, end)
+        stop = stop if stop >= 0 else end
+        for name in [name for name, chain in open_.items() if not chain.may_go_on(start)]:
+            open_[name].is_over = True
+            yield open_.pop(name)
+        found = _PART.match(data, start, stop)
+        if found:
+            chain = open_.get(found[1])
+            if chain is not None:
+                chain.add(start, found.end(), stop)
+                if found[2] == b"F":
+                    chain.is_over = True
+                    yield open_.pop(found[1])
+            elif found[2] == b"P":
+                open_[found[1]] = _Chain(start, stop)
+        start = stop + 1
+    yield from open_.values()
 
 
 def join(data: bytes) -> bytes:
     """Every line whole where its first part stands, and an empty line for each further part."""
-    out = data.split(b"\n")
-    open_at: dict[bytes, tuple[int, list[bytes]]] = {}
-    for index, line in enumerate(out):
-        found = _PART.match(line)
-        if not found:
-            continue
-        name, last = found[1], found[2] == b"F"
-        if name in open_at:
-            first, pieces = open_at[name]
-            pieces.append(line[found.end() :])
-            out[index] = b""
-            if last:
-                out[first] = b"".join(pieces)
-                del open_at[name]
-        elif not last:
-            open_at[name] = (index, [line])
-    for first, pieces in open_at.values():
-        out[first] = b"".join(pieces)
-    return b"\n".join(out)
+    places: dict[int, bytes] = {}
+    """Where a line begins -> what stands there instead."""
+    for chain in _chains(data, 0, len(data)):
+        places[chain.begin] = b"".join(data[a:b] for a, b in chain.spans)
+        for a, _ in chain.spans[1:]:
+            places[data.rfind(b"\n", 0, a) + 1] = b""
+    out, position = [], 0
+    for begin in sorted(places):
+        out += [data[position:begin], places[begin]]
+        stop = data.find(b"\n", begin)
+        position = stop if stop >= 0 else len(data)
+    return b"".join((*out, data[position:]))
 
 
-def whole(data: bytes, start: int) -> bytes:
-    """The line that begins at `start`, with its further parts; as it is when it has none."""
-    end = data.find(b"\n", start)
-    line = data[start : end if end >= 0 else len(data)]
+def whole(data: bytes, start: int, end: int) -> bytes:
+    """The line that begins at `start`, with its further parts up to `end`; as it is when it has none."""
+    stop = data.find(b"\n", start, end)
+    line = data[start : stop if stop >= 0 else end]
     found = _PART.match(line)
     if not found or found[2] == b"F":
         return line
-    pieces, size = [line], len(line)
-    while end >= 0 and size < LONGEST:
-        start = end + 1
-        end = data.find(b"\n", start)
-        more = data[start : end if end >= 0 else len(data)]
-        part = _PART.match(more)
-        if part and part[1] == found[1]:
-            pieces.append(more[part.end() :])
-            size += len(more)
-            if part[2] == b"F":
-                break
-    return b"".join(pieces)
+    chain = next(chain for chain in _chains(data, start, end) if chain.begin == start)
+    return b"".join(data[a:b] for a, b in chain.spans)
 
 
-def cut_before_open(data: bytes, cut: int) -> int:
-    """A place not behind `cut` where no line is between two of its parts; `cut` must be behind a line end."""
-    low = max(data.rfind(b"\n", 0, max(cut - LONGEST, 0)) + 1, 0)
-    if b" P " not in data[max(cut - (64 << 10), 0) : cut]:
-        return cut
-    open_at: dict[bytes, int] = {}
-    for found in _PART.finditer(data, low, cut):
-        if found[2] == b"F":
-            open_at.pop(found[1], None)
-        else:
-            open_at.setdefault(found[1], found.start())
-    return min(open_at.values(), default=cut)
+def cut_before_open(data: bytes, start: int, end: int, read: int) -> int:
+    """A place in [start, end] where no line is between two of its parts; `start` is one, `end` behind a line end, and
+    behind `read` the next line ends.
+    """
+    if b" P " not in data[max(end - GAP, start) : end]:
+        return end
+    following = end if read - end <= SPAN and _PART.match(data, end) else read
+    return min((chain.begin for chain in _chains(data, start, end) if chain.may_go_on(following)), default=end)

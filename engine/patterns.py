@@ -78,6 +78,37 @@ def to_search(pattern: str) -> str:
     return f"(?i){text}" if tree.state.flags & re.IGNORECASE else text
 
 
+def first_characters(pattern: str) -> frozenset[str]:
+    """The ASCII characters that a match can begin with."""
+    return frozenset(_first(list(sre_parse.parse(pattern)))[0])
+
+
+def _first(items: list[Any]) -> tuple[set[str], bool]:
+    """What the items can begin with, and whether they can be empty."""
+    found: set[str] = set()
+    for op, argument in items:
+        if op in (sre.AT, sre.ASSERT, sre.ASSERT_NOT):
+            continue
+        more, is_empty = _first_of(op, argument)
+        found |= more
+        if not is_empty:
+            return found, False
+    return found, True
+
+
+def _first_of(op: Any, argument: Any) -> tuple[set[str], bool]:
+    if op is sre.SUBPATTERN:
+        return _first(list(argument[3]))
+    if op is sre.BRANCH:
+        branches = [_first(list(branch)) for branch in argument[1]]
+        return set().union(*(more for more, _ in branches)), any(is_empty for _, is_empty in branches)
+    if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+        more, is_empty = _first(list(argument[2]))
+        return more, is_empty or argument[0] == 0
+    one = re.compile(f"[{_emit_set(argument)[1:-1]}]" if op is sre.IN else _emit_one(op, argument, False))
+    return {char for char in map(chr, range(128)) if one.match(char)}, False
+
+
 def longest_literal(pattern: str) -> int:
     """Length of the longest run of literal characters that every match must contain (0 when there is none)."""
     return _longest_literal(list(sre_parse.parse(pattern)))
@@ -157,7 +188,7 @@ def _emit_one(op: Any, argument: Any, anchors: bool) -> str:
     if op is sre.LITERAL:
         if anchors and argument == 0x0A:
             raise PatternError("names a line end; a search stays within a line")
-        return _literal(argument)
+        return literal(argument)
     if op is sre.NOT_LITERAL:
         return f"[^{_set_literal(argument)}\\n]"
     if op is sre.ANY:
@@ -222,7 +253,7 @@ def _emit_set(members: list[Any]) -> str:
     return f"[^{''.join(parts)}\\n]" if negate else f"[{''.join(parts)}]"
 
 
-def _literal(code: int) -> str:
+def literal(code: int) -> str:
     char = chr(code)
     if char.isalnum() and code < 0x80:
         return char
@@ -232,4 +263,4 @@ def _literal(code: int) -> str:
 def _set_literal(code: int) -> str:
     if code > 0x7F:
         raise PatternError("a character beyond ASCII inside [...] is not supported")
-    return _literal(code)
+    return literal(code)

@@ -1,26 +1,37 @@
 """Finds every line that any rule matches, in one pass over the bytes of a stream, in bounded memory.
 
-The scanner database (hyperscan) holds every pattern of every rule. It reports candidates; each is confirmed with
+The scanner's databases (hyperscan) hold the patterns of every rule. They report candidates; each is confirmed with
 ``re`` on the cleaned line. One line has one meaning: of several rules that match it, the most specific wins.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
 
-import hyperscan
-
 from engine import parts, tracebacks
-from engine.blocks import BLOCK, Block, blocks, context, line_at, line_numbers, starts_of
+from engine.blocks import (
+    BACK,
+    NEAR,
+    TRACEBACK,
+    Block,
+    Region,
+    around,
+    blocks,
+    line_at,
+    line_before,
+    line_end,
+    line_numbers,
+    lines_after,
+)
+from engine.cleaning import Slice, slices
 from engine.clock import Stamp, find_stamp
-from engine.database import Cleaner, Scanned, database_of, scanner_forms
+from engine.database import Database, scanner_forms, trigger_forms
 from engine.echo import is_echo
 from engine.hits import Hit, Mark, StreamScan
 from engine.lines import SHOWN, Line, clean, printable, whole, window
@@ -32,7 +43,6 @@ from engine.uptime import HEADER_LINES
 
 __all__ = ["Hit", "Mark", "Scanner", "StreamScan"]
 
-CALLBACK_CAP = 200_000
 FIRST_KEPT = 3
 """Hits of one rule in one lane that are kept from the front; the last one is kept too, the others are counted."""
 MOST_CONTEXTS = 200
@@ -41,19 +51,24 @@ _HANDLED = re.compile(
     r"(?i)\b(?:warn(?:ing)?|info|debug|skip(?:s|ped|ping)?|retry(?:ing)?|ignor(?:ed|ing)|caught|recovered)\b"
 )
 """Words before an exception's name, in a line without traceback, which say that the program dealt with it."""
-SAMPLES_PER_BLOCK = 40
-SAMPLES_LATER = 6
+SAMPLES, SAMPLES_LATER = 40, 6
+"""Lines of a region, of the first ones and of later ones, whose time stamps are read for clock and coverage."""
+LAST_SAMPLES = 6
 MOST_SAMPLES = 400
 FEW_SAMPLES = 20
 """Samples up to which the stamps of matched lines count as well: where most lines have none, these tell the zone."""
-"""Lines of a block whose time stamps are looked at for the clock and the coverage."""
-PROGRESS_PER_BLOCK = 400
-"""Lines of progress read of each of the first blocks; of later ones a few are enough."""
-PROGRESS_BLOCKS = 8
+MOST_HOSTS = 4096
+EARLY_REGIONS = 9
+PROGRESS, PROGRESS_LATER = 400, 4
+"""Lines of progress read from the start and from the end of a region: of the first regions, of later ones."""
 _TELL_TIME = (b"audit(", b"setting system clock", b"RTC time:")
 """Lines that hold the time of day beside a stamp that does not: looked for where they stand."""
-TAIL_OF_BLOCK = 16 << 10
-PROGRESS_LATER = 4
+TAIL, TAIL_LATER = 16 << 10, 4 << 10
+"""Bytes at the end of a region in which its last lines of progress are looked for first."""
+PROGRESS_SLICE = 16 << 10
+MOST_MATCHES = 100_000
+LINES_BACK, LINES_AHEAD = 40, 20
+"""Lines around one without a time whose time it may have."""
 
 _ADMITS: dict[Source, frozenset[Source]] = {
     Source.APPLOG: frozenset({Source.APPLOG, Source.SYSLOG, Source.SCHEDULER}),
@@ -69,26 +84,24 @@ _Matched = tuple[int, Matcher, dict[str, str], str]
 
 
 class Scanner:
-    """All patterns of a ruleset, compiled; scans one stream after the other."""
+    """All patterns of a ruleset, compiled; scans one stream after the other, or several at once in threads."""
 
     def __init__(self, ruleset: Ruleset) -> None:
-        self._ruleset = ruleset
-        lines = [m for m in ruleset.line_matchers if m.spec.role is not Role.PROGRESS]
-        self._matchers = lines
-        self._progress = [m for m in ruleset.line_matchers if m.spec.role is Role.PROGRESS]
-        self._exceptions = ruleset.exception_matchers
+        self.matchers = [m for m in ruleset.line_matchers if m.spec.role is not Role.PROGRESS]
+        self.progress = [m for m in ruleset.line_matchers if m.spec.role is Role.PROGRESS]
+        self.exceptions = ruleset.exception_matchers
         forms = scanner_forms(ruleset)
-        self._literals = [[forms[p][1] for p in m.spec.patterns] for m in lines]
-        patterns = [(forms[p][0], number) for number, m in enumerate(lines) for p in m.spec.patterns]
-        self._traceback_id = len(lines)
-        self._bare_id = len(lines) + 1
-        patterns.append((to_scanner(r"Traceback \(most recent call last\)"), self._traceback_id))
-        if self._exceptions:
-            patterns.append((r"(?:Error|Exception)\x3a\x20", self._bare_id))
-        self._database = database_of(patterns)
-        marks = [(forms[p][0], number) for number, m in enumerate(self._progress) for p in m.spec.patterns]
-        self._progress_database = database_of(marks) if marks else None
-        self._cleaner = Cleaner()
+        self.literals = [[forms[p][1] for p in m.spec.patterns] for m in self.matchers]
+        self.traceback_id, self.bare_id = len(self.matchers), len(self.matchers) + 1
+        own = [(_TRACEBACK, self.traceback_id), *([(_BARE, self.bare_id)] if self.exceptions else [])]
+        patterns = [(p, number) for number, m in enumerate(self.matchers) for p in m.spec.patterns]
+        self.database = Database([*((forms[p][0], n) for p, n in patterns), *((to_scanner(p), n) for p, n in own)])
+        needed = trigger_forms([p for p, _ in (*patterns, *own)], self.database)
+        self.triggers = Database(
+            [*((form, _TRIGGERED) for form in needed), *((form, _PARTED) for form in parts.FORMS)], once_each=True
+        )
+        marks = [(forms[p][0], number) for number, m in enumerate(self.progress) for p in m.spec.patterns]
+        self.progress_database = Database(marks) if marks else None
 
     def scan(self, stream: Stream, nodes: frozenset[str] = frozenset()) -> StreamScan:
         """Read the stream once. Raises OSError and what a damaged compressed stream raises.
@@ -96,6 +109,11 @@ class Scanner:
         `nodes`: the attempt's, by every name that a launcher may write before a line.
         """
         return _Pass(self, stream, nodes).run()
+
+
+_TRACEBACK = r"Traceback \(most recent call last\)"
+_BARE = r"(?:Error|Exception): "
+_TRIGGERED, _PARTED = range(2)
 
 
 class _Pass:
@@ -106,127 +124,134 @@ class _Pass:
         self._stream = stream
         self._admitted = _ADMITS.get(stream.source, frozenset(Source))
         self._result = StreamScan(stream=stream)
-        self._kept: dict[tuple[Any, ...], list[Hit]] = {}
+        self._kept: dict[tuple[Any, ...], list[_Kept]] = {}
+        self._fresh: list[_Kept] = []
+        """Kept in this block: what stands around them is still to be read."""
         self._in_traceback: set[int] = set()
+        self._candidates: set[int] = set()
+        """Offsets of lines that a pattern may match, of the regions that have not ended."""
         self._shown: Counter[str] = Counter()
         self._far: dict[int, int] = {}
         """Start of a very long line -> where in it the match ends."""
+        self._lines: dict[int, tuple[Stamp | None, tuple[Any, ...]]] = {}
+        """Start of a line of the block that is near to a hit -> its time and its writer."""
+        self._told: list[tuple[int, Stamp, str]] = []
+        """Times of matched lines, each with the number of samples up to which it counts."""
         self._clean = lru_cache(maxsize=4096)(partial(clean, nodes=nodes))
 
     def run(self) -> StreamScan:
-        last_block = None
+        result = self._result
         for block in blocks(self._stream):
             self._scan_block(block)
-            last_block = block
-            self._result.bytes = block.base + block.end
-            self._result.lines = block.line + block.lines - 1
-            if block.data[block.end - 1 : block.end] not in (b"\n", b""):
-                self._result.lines += 1
-        if last_block is not None:
-            self._result.last_offset = last_block.base + last_block.end
+            result.bytes = block.base + block.end
+            result.lines = block.line + block.lines - 1
+            if not block.data.endswith(b"\n", block.start, block.end):
+                result.lines += 1
         for kept in self._kept.values():
-            self._result.hits.extend(kept)
-        self._result.hits.sort(key=lambda hit: (hit.offset, hit.rule.id))
-        return self._result
+            result.hits += [one.hit for one in kept]
+        result.hits.sort(key=lambda hit: (hit.offset, hit.rule.id))
+        del result.samples[MOST_SAMPLES:]
+        for most, stamp, text in self._told:
+            if len(result.samples) < most:
+                result.samples.append((stamp, text))
+        return result
 
     def _scan_block(self, block: Block) -> None:
-        scanned = self._s._cleaner.scannable(block)
         self._far.clear()
-        found = self._candidates(scanned, block)
-        self._sample(block, found)
-        if found:
-            starts = sorted(found)
-            numbers = line_numbers(block, starts)
-            for start, number in zip(starts, numbers, strict=True):
-                self._examine(block, start, number, found[start])
-        if self._s._progress_database is not None and self._stream.source is Source.APPLOG:
-            self._progress(block, scanned)
+        self._lines.clear()
+        found = self._find(block)
+        self._candidates.update(block.base + start for start in found)
+        starts = sorted(found)
+        for start, number in zip(starts, line_numbers(block.data, block.start, block.line, starts), strict=True):
+            self._examine(block, start, number, found[start])
+        for kept in self._fresh:
+            if kept.alive:
+                self._complete(block, kept)
+        self._fresh.clear()
+        for region in block.regions:
+            self._sample(block, region)
+            if self._s.progress_database is not None and self._stream.source is Source.APPLOG:
+                self._progress(block, region, self._s.progress_database)
+        if block.regions:
+            end = block.base + block.regions[-1].end
+            self._candidates = {offset for offset in self._candidates if offset >= end}
+        self._in_traceback = {offset for offset in self._in_traceback if offset >= block.base + block.end}
 
-    def _candidates(self, scanned: Scanned, block: Block) -> dict[int, set[int]]:
+    def _find(self, block: Block) -> dict[int, set[int]]:
         """Line start (in block.data) -> numbers of the patterns that may match the line."""
-        ends: list[tuple[int, int]] = []
-
-        def on_match(number: int, _from: int, end: int, _flags: int, _context: Any) -> bool | None:
-            ends.append((end, number))
-            return True if len(ends) >= CALLBACK_CAP else None
-
-        try:
-            self._s._database.scan(scanned, match_event_handler=on_match)
-        except hyperscan.ScanTerminated:
-            self._result.capped = True
         found: dict[int, set[int]] = {}
-        if isinstance(scanned, memoryview):
-            data, base = block.data, block.start
-            for end, number in ends:
-                start = max(data.rfind(b"\n", 0, base + end - 1) + 1, base)
-                found.setdefault(start, set()).add(number)
-                if base + end - start > 3 * SHOWN:
-                    self._far[start] = base + end - start
-            return found
-        # The cleaned bytes have the same line ends: map by line index.
-        raw_starts = starts_of(block.data, block.start, block.end)
-        clean_starts = starts_of(scanned, 0, len(scanned))
-        for end, number in ends:
-            index = bisect_right(clean_starts, end - 1) - 1
-            if index < len(raw_starts):
-                found.setdefault(raw_starts[index], set()).add(number)
-                if end - clean_starts[index] > 3 * SHOWN:
-                    self._far[raw_starts[index]] = end - clean_starts[index]
+        triggered = []
+        for piece in slices(block.data, block.start, block.end):
+            told = self._s.triggers.found_in(piece.text)
+            if _PARTED in told:
+                # Parts of a line may lie in several slices, and only together hold what is looked for.
+                self._candidates_of(block, Slice.joined(block.data, block.start, block.end), found)
+                return found
+            if _TRIGGERED in told:
+                triggered.append(piece)
+        for piece in triggered:
+            self._candidates_of(block, piece, found)
         return found
 
-    def _sample(self, block: Block, found: dict[int, set[int]]) -> None:
-        """Time stamps of the first and last lines of the block: for the clock and for the coverage."""
-        starts = {block.start}
-        size = block.end - block.start
-        many = SAMPLES_PER_BLOCK if block.base < PROGRESS_BLOCKS * BLOCK else SAMPLES_LATER
+    def _candidates_of(self, block: Block, piece: Slice, found: dict[int, set[int]]) -> None:
+        for start, number, end in piece.matches(self._s.database):
+            found.setdefault(start, set()).add(number)
+            if end > 3 * SHOWN:
+                self._far[start] = max(end, self._far.get(start, 0))
+
+    def _sample(self, block: Block, region: Region) -> None:
+        """Time stamps of the first and last lines of the region: for the clock and for the coverage."""
+        data, result, size = block.data, self._result, region.end - region.start
+        is_early = region.number < EARLY_REGIONS
+        many = SAMPLES if is_early else SAMPLES_LATER
+        starts = {region.start}
         for part in range(many):
-            position = block.data.find(b"\n", block.start + size * part // many, block.end) + 1
-            if 0 < position < block.end:
+            position = data.find(b"\n", region.start + size * part // many, region.end) + 1
+            if 0 < position < region.end:
                 starts.add(position)
-        position = block.end
-        for _ in range(6):
-            position = block.data.rfind(b"\n", block.start, max(position - 1, block.start)) + 1
-            if position <= block.start:
+        position = region.end
+        for _ in range(LAST_SAMPLES if is_early or region.is_last else 0):
+            position = data.rfind(b"\n", region.start, max(position - 1, region.start)) + 1
+            if position <= region.start:
                 break
             starts.add(position)
-        is_early = block.base < PROGRESS_BLOCKS * BLOCK and self._stream.source is not Source.APPLOG
-        for told in _TELL_TIME if is_early else ():
-            place = block.data.find(told, block.start, block.end)
-            if place >= 0:
-                starts.add(max(block.data.rfind(b"\n", 0, place) + 1, block.start))
-        if is_early and block.base == 0:
-            head = block.data[block.start : block.end].split(b"\n", HEADER_LINES)[:HEADER_LINES]
-            self._result.head = [raw[:400].decode("utf-8", "replace") for raw in head]
+        if is_early and self._stream.source is not Source.APPLOG:
+            for told in _TELL_TIME:
+                place = data.find(told, region.start, region.end)
+                if place >= 0:
+                    starts.add(max(data.rfind(b"\n", 0, place) + 1, region.start))
+            if region.number == 0:
+                head = data[region.start : region.end].split(b"\n", HEADER_LINES)[:HEADER_LINES]
+                result.head = [raw[:400].decode("utf-8", "replace") for raw in head]
         for start in sorted(starts):
             line = self._clean(line_at(block, start))
-            if start not in found and line.stamp is not None and len(self._result.ordinary) < 400:
-                self._result.ordinary.append(line.stamp)
-            if line.host is not None and len(self._result.hosts) < 4096:
-                self._result.hosts.add(line.host)
-            for stamp in line.stamps:
-                if len(self._result.samples) < MOST_SAMPLES:
-                    self._result.samples.append((stamp, line.text))
-            if line.stamp is not None:
-                self._result.first = self._result.first or line.stamp
-                self._result.last = line.stamp
+            if line.host is not None and len(result.hosts) < MOST_HOSTS:
+                result.hosts.add(line.host)
+            if line.stamp is None:
+                continue
+            if len(result.ordinary) < MOST_SAMPLES and block.base + start not in self._candidates:
+                result.ordinary.append(line.stamp)
+            if len(result.samples) < MOST_SAMPLES:
+                result.samples += [(stamp, line.text) for stamp in line.stamps]
+            result.first = result.first or line.stamp
+            result.last = line.stamp
 
     def _examine(self, block: Block, start: int, number: int, ids: set[int]) -> None:
         offset = block.base + start
-        raw = line_at(block, start)
         line = self._line(block, start)
-        if self._s._traceback_id in ids:
+        if self._s.traceback_id in ids:
             self._read_traceback(block, start, number)
         matched: list[_Matched] = []
         for matcher_id in sorted(ids):
-            if matcher_id >= self._s._traceback_id:
+            if matcher_id >= self._s.traceback_id:
                 continue
-            matcher = self._s._matchers[matcher_id]
+            matcher = self._s.matchers[matcher_id]
             if self._admitted.isdisjoint(matcher.spec.source):
                 continue
             for text in line.texts:
                 captures = matcher.match(text)
                 if captures is not None and matcher.spec.id.startswith("origin."):
-                    self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
+                    self._keep(block, start, number, line, matcher.meaning(captures), captures, text)
                     break
                 if captures is not None:
                     if not self._only_quoted(matcher, captures, text):
@@ -236,14 +261,14 @@ class _Pass:
             # max() takes the first of equals: the order of the rules decides then.
             best = matched[0] if len(matched) == 1 else max(matched, key=lambda m: self._weight(m[0], m[3]))
             _, matcher, captures, text = best
-            self._keep(block, start, number, raw, line, matcher.meaning(captures), captures, text)
+            self._keep(block, start, number, line, matcher.meaning(captures), captures, text)
             if len(matched) > 1:
-                self._keep_consequences(block, start, number, raw, line, best, matched)
-        elif self._s._bare_id in ids and offset not in self._in_traceback and self._stream.source is Source.APPLOG:
-            self._bare_exception(block, start, number, raw, line)
+                self._keep_consequences(block, start, number, line, best, matched)
+        elif self._s.bare_id in ids and offset not in self._in_traceback and self._stream.source is Source.APPLOG:
+            self._bare_exception(block, start, number, line)
 
     def _keep_consequences(
-        self, block: Block, start: int, number: int, raw: bytes, line: Line, best: _Matched, matched: list[_Matched]
+        self, block: Block, start: int, number: int, line: Line, best: _Matched, matched: list[_Matched]
     ) -> None:
         """A line that tells of a consequence in the words of several families is shown under each of them."""
         families = {best[1].spec.id.partition(".")[0]}
@@ -251,7 +276,7 @@ class _Pass:
             rule = matcher.meaning(captures)
             if rule.role in _CONSEQUENCES and rule.family not in families:
                 families.add(rule.family)
-                self._keep(block, start, number, raw, line, rule, captures, text)
+                self._keep(block, start, number, line, rule, captures, text)
 
     def _only_quoted(self, matcher: Matcher, captures: dict[str, str], text: str) -> bool:
         """A job's log quotes errors; what may be a root must have happened."""
@@ -264,20 +289,20 @@ class _Pass:
         head = text[:first].rstrip()
         return Source.APPLOG not in matcher.spec.source and head[-1:].isalnum()
 
-    def _line(self, block: Block, start: int) -> Line:
+    def _line(self, block: Block, start: int, end: int | None = None) -> Line:
         """The cleaned line, put together where it was written in parts, cut around its match where it is very long."""
-        raw = parts.whole(block.data, start)
+        raw = parts.whole(block.data, start, block.end if end is None else end)
         return self._clean(window(raw, self._far[start]) if start in self._far else raw)
 
     def _weight(self, matcher_id: int, text: str) -> int:
-        matcher = self._s._matchers[matcher_id]
+        matcher = self._s.matchers[matcher_id]
         return max(
             literal
-            for literal, regex in zip(self._s._literals[matcher_id], matcher.regexes, strict=True)
+            for literal, regex in zip(self._s.literals[matcher_id], matcher.regexes, strict=True)
             if regex.search(text)
         )
 
-    def _bare_exception(self, block: Block, start: int, number: int, raw: bytes, line: Line) -> None:
+    def _bare_exception(self, block: Block, start: int, number: int, line: Line) -> None:
         for text in line.texts:
             found = tracebacks.EXCEPTION.search(text)
             if not found:
@@ -287,11 +312,11 @@ class _Pass:
             said = text[found.start() :]
             chosen = self._exception_rule(said, "")
             if chosen is not None:
-                self._keep(block, start, number, raw, line, *chosen, said, bare=True)
+                self._keep(block, start, number, line, *chosen, said, bare=True)
             return
 
     def _exception_rule(self, text: str, frames: str) -> tuple[Rule, dict[str, str]] | None:
-        for matcher in self._s._exceptions:
+        for matcher in self._s.exceptions:
             captures = matcher.match_exception(text, frames)
             if captures is not None:
                 return matcher.meaning(captures), captures
@@ -304,8 +329,8 @@ class _Pass:
         if found is None:
             return
         self._in_traceback.update(found.offsets)
-        before = block.data.rfind(b"\n", 0, max(start - 1, 0)) + 1
-        if tracebacks.IGNORED.encode() in block.data[before:start]:
+        before = line_before(block, start, start - BACK)
+        if before is not None and tracebacks.IGNORED.encode() in block.data[before:start]:
             return
         last = self._exception_meaning(found.text, found.frames)
         if last is None:
@@ -319,18 +344,18 @@ class _Pass:
             else:
                 captures = {**captures, "origin": found.origin}
         position = told[0] - block.base
-        raw = line_at(block, position)
-        self._keep(block, position, told[1], raw, self._clean(raw), rule, captures, text, frames=frames)
+        told_in = self._clean(line_at(block, position))
+        self._keep(block, position, told[1], told_in, rule, captures, text, frames=frames)
         if rule.family != "python":
-            self._keep_exception(block, position, told[1], raw, rule, text, frames)
+            self._keep_exception(block, position, told[1], told_in, rule, text, frames)
 
     def _keep_exception(
-        self, block: Block, position: int, number: int, raw: bytes, rule: Rule, text: str, frames: str
+        self, block: Block, position: int, number: int, line: Line, rule: Rule, text: str, frames: str
     ) -> None:
         """That a process ended with an exception is a consequence of its own, whoever knows its words better."""
         general = self._exception_rule(text, frames)
         if general is not None and general[0].family != rule.family and general[0].role in _CONSEQUENCES:
-            self._keep(block, position, number, raw, self._clean(raw), *general, text)
+            self._keep(block, position, number, line, *general, text)
 
     def _exception_meaning(self, text: str, frames: str) -> tuple[Rule, dict[str, str]] | None:
         """What an exception means: by the exception rules, or by a line rule that knows its text better."""
@@ -344,13 +369,12 @@ class _Pass:
 
     def _line_meaning(self, text: str) -> tuple[Matcher, dict[str, str]] | None:
         """The line rule that fits the last line of a traceback best, if any."""
-        ids: set[int] = set()
-        self._s._database.scan(text.encode(), match_event_handler=lambda n, *_: ids.add(n))
+        ids = self._s.database.found_in(text.encode())
         best: tuple[int, Matcher, dict[str, str]] | None = None
         for matcher_id in sorted(ids):
-            if matcher_id >= self._s._traceback_id:
+            if matcher_id >= self._s.traceback_id:
                 continue
-            matcher = self._s._matchers[matcher_id]
+            matcher = self._s.matchers[matcher_id]
             captures = matcher.match(text)
             if captures is not None and not self._admitted.isdisjoint(matcher.spec.source):
                 weight = self._weight(matcher_id, text)
@@ -359,19 +383,18 @@ class _Pass:
         return (best[1], best[2]) if best else None
 
     def _lines_from(self, block: Block, start: int, number: int) -> Iterator[tuple[int, int, Line]]:
-        while start < len(block.data):
-            yield block.base + start, number, self._line(block, start)
-            start = block.data.find(b"\n", start) + 1
-            number += 1
-            if start == 0:
-                return
+        """The lines in which a traceback that begins at `start` can stand."""
+        yield block.base + start, number, self._line(block, start)
+        end = line_end(block, start)
+        reach = min(end + TRACEBACK, len(block.data))
+        for more, (start, _) in enumerate(lines_after(block, end, TRACEBACK), 1):
+            yield block.base + start, number + more, self._line(block, start, reach)
 
     def _keep(
         self,
         block: Block,
         start: int,
         number: int,
-        raw: bytes,
         line: Line,
         rule: Rule,
         captures: dict[str, str],
@@ -386,37 +409,43 @@ class _Pass:
         key = (rule.id, rank, line.pod, line.local_rank, line.host, *place, said, frames[-200:])
         kept = self._kept.setdefault(key, [])
         offset = block.base + start
-        if kept and kept[-1].offset == offset:
+        if kept and kept[-1].hit.offset == offset:
             return
-        hit = Hit(
-            rule=rule,
-            captures=captures,
-            stream=self._stream.name,
-            source=self._stream.source,
-            offset=offset,
-            line=number,
-            text=printable(text),
-            cleaned=line,
-            stamp=line.stamp,
-            frames=frames,
-            bare=bare,
-        )
-        few = FEW_SAMPLES
-        if hit.stamp is None and "AT 20" in text:
-            hit.stamp, few = find_stamp(text), MOST_SAMPLES
-        if hit.stamp is not None and len(self._result.samples) < few:
-            self._result.samples.append((hit.stamp, text))
-        if hit.stamp is None:
-            hit.stamp, hit.inherited = self._neighbour_stamp(block, start, number, line.lane)
-            if hit.inherited and hit.inherited.endswith("after it"):
-                hit.earliest_unknown = True
-        hit.sha256 = hashlib.sha256(raw).hexdigest()
+        stamp, few = line.stamp, FEW_SAMPLES
+        if stamp is None and "AT 20" in text:
+            stamp, few = find_stamp(text), MOST_SAMPLES
+        if stamp is not None and len(self._told) < (few if few == FEW_SAMPLES else 2 * MOST_SAMPLES):
+            self._told.append((few, stamp, text))
         self._shown[rule.id] += 1
-        if self._shown[rule.id] <= MOST_CONTEXTS:
-            hit.before, hit.after = context(block, start)
+        hit = Hit(rule, captures, self._stream.name, self._stream.source, offset, number, text, line, stamp)
+        hit.frames, hit.bare = frames, bare
         if len(kept) > FIRST_KEPT:
-            hit.count += kept.pop().count
-        kept.append(hit)
+            dropped = kept.pop()
+            dropped.alive = False
+            hit.count += dropped.hit.count
+        kept.append(_Kept(hit, start, self._shown[rule.id] <= MOST_CONTEXTS))
+        self._fresh.append(kept[-1])
+
+    def _complete(self, block: Block, kept: _Kept) -> None:
+        """What a hit needs of the lines around it, read when it is known to stay."""
+        hit = kept.hit
+        hit.text = printable(hit.text)
+        if hit.rule.family == "origin" and hit.source is Source.APPLOG:
+            return  # it tells where a rank or an address is, and no more is asked of it
+        if hit.stamp is None:
+            hit.stamp, hit.inherited = self._neighbour_stamp(block, kept.start, hit.line, hit.cleaned.lane)
+            hit.earliest_unknown = hit.inherited is not None and hit.inherited.endswith("after it")
+        hit.sha256 = hashlib.sha256(line_at(block, kept.start)).hexdigest()
+        if kept.shows_context:
+            hit.around = around(block, kept.start)
+
+    def _near(self, block: Block, start: int) -> tuple[Stamp | None, tuple[Any, ...]]:
+        """Time and writer of a line that is near to a hit."""
+        known = self._lines.get(start)
+        if known is None:
+            line = self._clean(line_at(block, start))
+            known = self._lines[start] = (line.stamp, line.lane)
+        return known
 
     def _neighbour_stamp(
         self, block: Block, start: int, number: int, lane: tuple[Any, ...], *, backward_only: bool = False
@@ -425,101 +454,102 @@ class _Pass:
         other: tuple[Stamp, str] | None = None
         # A line without a rank's mark goes with its nearest neighbour, whoever wrote that.
         unmarked = not any(part is not None for part in lane)
-        position, at = start, number
-        for _ in range(40):
-            if position <= 0:
+        position = start
+        for at in range(number - 1, number - 1 - LINES_BACK, -1):
+            before = line_before(block, position, start - BACK)
+            if before is None:
                 break
-            position = block.data.rfind(b"\n", 0, position - 1) + 1
-            at -= 1
-            line = self._clean(line_at(block, position))
-            if line.stamp is not None:
-                said = f"line {at}"
-                if line.lane == lane or unmarked:
-                    return line.stamp, said
-                other = other or (line.stamp, f"{said} of another rank")
+            position = before
+            stamp, writer = self._near(block, position)
+            if stamp is not None:
+                if writer == lane or unmarked:
+                    return stamp, f"line {at}"
+                other = other or (stamp, f"line {at} of another rank")
         if other is not None or backward_only:
             return other or (None, None)
-        position, at = start, number
-        for _ in range(20):
-            position = block.data.find(b"\n", position) + 1
-            at += 1
-            if position == 0 or position >= len(block.data):
-                break
-            line = self._clean(line_at(block, position))
-            if line.stamp is not None:
-                return line.stamp, f"line {at}, which comes after it"
+        following = islice(lines_after(block, line_end(block, start), NEAR), LINES_AHEAD)
+        for at, (position, _) in enumerate(following, number + 1):
+            stamp, _ = self._near(block, position)
+            if stamp is not None:
+                return stamp, f"line {at}, which comes after it"
         return None, None
 
-    def _progress(self, block: Block, scanned: Scanned) -> None:
-        """The first lines of progress of the block, and the last ones."""
-        found: set[tuple[int, int]] = set()
-        limit = PROGRESS_PER_BLOCK if block.base < PROGRESS_BLOCKS * BLOCK else PROGRESS_LATER
-        self._collect_progress(scanned, 0, limit, found)
+    def _progress(self, block: Block, region: Region, database: Database) -> None:
+        """The first lines of progress of the region, and the last ones."""
+        is_early = region.number < EARLY_REGIONS
+        limit = PROGRESS if is_early else PROGRESS_LATER
+        found = _first_matches(database, slices(block.data, region.start, region.end, PROGRESS_SLICE), limit)
         if len(found) >= limit:
-            found |= self._last_progress(scanned, limit)
-        if not isinstance(scanned, memoryview):
-            raw_starts = starts_of(block.data, block.start, block.end)
-            clean_starts = starts_of(scanned, 0, len(scanned))
-            indexed = {(bisect_right(clean_starts, end - 1) - 1, number) for end, number in found}
-            places = {(raw_starts[index], number) for index, number in indexed if index < len(raw_starts)}
-        else:
-            places = {(max(block.data.rfind(b"\n", 0, block.start + end - 1) + 1, block.start), n) for end, n in found}
-        ordered = sorted(places)
-        numbers = line_numbers(block, [start for start, _ in ordered])
-        seen = -1
-        for (start, matcher_id), number in zip(ordered, numbers, strict=True):
-            if start != seen:
-                seen = start if self._mark(block, start, number, self._s._progress[matcher_id]) else seen
+            found |= _last_matches(database, block.data, region, TAIL if is_early else TAIL_LATER, limit)
+        marked = -1
+        for start, matcher_id in sorted({(start, number) for start, _, number in found}):
+            if start != marked and self._mark(block, start, region, self._s.progress[matcher_id]):
+                marked = start
 
-    def _last_progress(self, scanned: Scanned, limit: int) -> set[tuple[int, int]]:
-        """The last lines of progress, looked for from the end in growing parts."""
-        size = TAIL_OF_BLOCK
-        while True:
-            part = bytes(scanned[-size:])
-            begin = len(scanned) - len(part) + (part.find(b"\n") + 1 if size < len(scanned) else 0)
-            last: set[tuple[int, int]] = set()
-            self._collect_progress(scanned[begin:], begin, CALLBACK_CAP, last)
-            if last or size >= len(scanned):
-                return set(sorted(last)[-limit:])
-            size *= 8
-
-    def _collect_progress(self, scanned: Scanned, shift: int, limit: int, found: set[tuple[int, int]]) -> None:
-        def on_match(number: int, _from: int, end: int, _flags: int, _context: Any) -> bool | None:
-            found.add((shift + end, number))
-            return True if len(found) >= limit else None
-
-        database: Any = self._s._progress_database
-        with contextlib.suppress(hyperscan.ScanTerminated):
-            database.scan(scanned, match_event_handler=on_match)
-
-    def _mark(self, block: Block, start: int, number: int, matcher: Matcher) -> bool:
+    def _mark(self, block: Block, start: int, region: Region, matcher: Matcher) -> bool:
         line = self._line(block, start)
+        number = region.line_at(block.data, start)
         for text in reversed(line.texts):
             captures = matcher.match(text)
             if captures is None:
                 continue
             # Of a line of progress without a time only "not before" is safe to say.
-            stamp = line.stamp or self._neighbour_stamp(block, start, number, line.lane, backward_only=True)[0]
+            own = line.stamp
+            stamp = own or self._neighbour_stamp(block, start, number, line.lane, backward_only=True)[0]
             named = whole(captures.get("rank", ""))
-            rank = line.rank if named is None else named
-            before, after = context(block, start)
             self._result.marks.append(
                 Mark(
                     stamp,
                     block.base + start,
                     number,
-                    rank,
+                    line.rank if named is None else named,
                     printable(text)[:300],
                     captures,
                     matcher.meaning(captures),
-                    line.stamp is not None,
-                    before,
-                    after,
+                    own is not None,
+                    around(block, start),
                     hashlib.sha256(line_at(block, start)).hexdigest(),
                 )
             )
             return True
         return False
+
+
+class _Kept:
+    """A hit that stays for now, and what is needed to complete it."""
+
+    __slots__ = ("alive", "hit", "shows_context", "start")
+
+    def __init__(self, hit: Hit, start: int, shows_context: bool) -> None:
+        self.hit, self.start, self.shows_context, self.alive = hit, start, shows_context, True
+
+
+Match = tuple[int, int, int]
+"""Where the line begins, where in the block's bytes or the cleaned ones the match ends, the pattern's number."""
+
+
+def _first_matches(database: Database, pieces: Iterable[Slice], limit: int) -> set[Match]:
+    """Matches from the start on, up to a number."""
+    found: set[Match] = set()
+    for piece in pieces:
+        found |= piece.first_matches(database, limit - len(found))
+        if len(found) >= limit:
+            break
+    return found
+
+
+def _last_matches(database: Database, data: bytes, region: Region, size: int, limit: int) -> set[Match]:
+    """The last matches of the region, looked for from the end in growing parts."""
+    while True:
+        begin = max(region.end - size, region.start)
+        if begin > region.start:
+            begin = data.find(b"\n", begin, region.end) + 1 or region.end
+        found: set[Match] = set()
+        for piece in slices(data, begin, region.end):
+            found |= piece.first_matches(database, MOST_MATCHES)
+        if found or size >= region.end - region.start:
+            return set(sorted(found)[-limit:])
+        size *= 8
 
 
 _MAY_BE_ROOT = (Role.CAUSE, Role.EITHER)

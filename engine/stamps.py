@@ -9,6 +9,8 @@ import re
 from calendar import timegm
 from typing import NamedTuple
 
+from engine.patterns import first_characters
+
 _MONTHS = {
     name: number
     for number, name in enumerate(
@@ -57,10 +59,15 @@ _STYLES: tuple[re.Pattern[str], ...] = tuple(
         rf"{_ZONE}\"?",
     )
 )
+_HEADS = [first_characters(style.pattern) for style in _STYLES]
+_BY_HEAD = {
+    head: tuple(style for style, heads in zip(_STYLES, _HEADS, strict=True) if head in heads)
+    for head in map(chr, range(128))
+}
+"""The styles that may begin with a character, so that not each is tried."""
 _ANYWHERE = re.compile(rf"(?<![\d.-])(?=20){_YMD}[T ]{_CLOCK}(?:[.,](?P<f>\d{{1,9}}))?{_ZONE}")
 AUDIT = re.compile(r"audit(?:\(|: type=\d+ audit\()(1[0-9]{9}\.\d{3}):")
 NETWORK_MANAGER = re.compile(r"<(?:info|warn|error|debug|trace)> +\[(1[0-9]{9}\.\d{1,6})\]")
-_LEAD = re.compile(r"[\s\[(\"]{0,12}[\dA-Z<t]")
 
 
 LAST_YEAR = 2200
@@ -79,9 +86,7 @@ class Stamp(NamedTuple):
 
 def read_stamp(text: str) -> tuple[Stamp, int] | None:
     """The stamp at the front of `text` and where it ends, or None."""
-    if not _LEAD.match(text):
-        return None
-    for style in _STYLES:
+    for style in _BY_HEAD.get(text[:1], _STYLES if text[:1] > "\x7f" else ()):
         found = style.match(text)
         if found:
             stamp = _stamp(found.groupdict())

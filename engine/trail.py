@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from engine.blocks import Around
 from engine.findings import Finding, Placed
 from engine.model import Evidence, Source, rfc3339
 from engine.progress import Step
@@ -33,14 +34,14 @@ class Trail:
         hit = placed.hit
         where = _Where(placed.at, placed.clock, placed.node, placed.rank, placed.device)
         key = (hit.stream, hit.offset, hit.text)
-        return self._add(key, hit.source, hit.line, where, hit.before, hit.after, hit.sha256, placed.rule.id)
+        return self._add(key, hit.source, hit.line, where, hit.around, hit.sha256, placed.rule.id)
 
     def step(self, step: Step) -> str:
         """The number of a line of progress."""
         mark = step.mark
         where = _Where(step.at, "own" if step.at is not None else "unknown", step.node, mark.rank, None)
         key = (step.stream, mark.offset, mark.text)
-        return self._add(key, Source.APPLOG, mark.line, where, mark.before, mark.after, mark.sha256, mark.rule.id)
+        return self._add(key, Source.APPLOG, mark.line, where, mark.around, mark.sha256, mark.rule.id)
 
     def _add(
         self,
@@ -48,8 +49,7 @@ class Trail:
         source: Source,
         line: int,
         where: _Where,
-        before: Sequence[str],
-        after: Sequence[str],
+        around: Around,
         sha256: str,
         rule: str,
     ) -> str:
@@ -73,8 +73,8 @@ class Trail:
                 rank=where.rank,
                 device=where.device,
                 text=text,
-                before=tuple(before),
-                after=tuple(after),
+                before=tuple(around.before),
+                after=tuple(around.after),
                 sha256=sha256 or hashlib.sha256(text.encode()).hexdigest(),
             )
         )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from engine import stamps
 from engine.clock import Stamp, StreamClock, parse_time, read_stamp, zone_by_span
 from engine.model import rfc3339
 from tests.engine.evidence import attempt, case
@@ -303,3 +304,30 @@ def test_a_node_whose_clock_is_wrong_is_still_blamed_when_its_launch_line_gives_
     assert (found.domain, found.sub_domain) == ("hardware", "nvlink")
     assert found.root_cause is not None
     assert found.root_cause.nodes == ("node-02",)
+
+
+STAMPS = [
+    *("2026-11-03 02:00:01,123", "2026/11/03 02:00:01.5", "[2026-11-03T02:00:01Z]", "(2026-11-03 02:00:01)"),
+    *("INFO 2026-11-03 02:00:01", "[WARNING] 2026-11-03 02:00:01", "DEBUG:11-03 02:00:01.5", "ERROR 11/03 02:00:01"),
+    *(
+        "CRITICAL: 02:00:01",
+        "FATAL: 11/03/26 02:00:01 PM",
+        "<13>Nov  3 02:00:01",
+        "Nov  3 02:00:01.5",
+        "Dec 31 23:59:59",
+    ),
+    *("Tue Nov  3 02:00:01 2026", "[Sat Nov  7 02:00:01 UTC 2026]", "E0000 00:00:1793678401.25", "[I1103 02:00:01.5"),
+    *("W1103 02:00:01.123456", "11-03 02:00:01", "11/03 02:00:01", "20261103-020001", "[20261103 02:00:01.5]"),
+    *("[    0.000001]", "[12345.678901]", "1793678401.5", "1793678401123", "[02:00:01]", "02:00:01.25", "(02:00:01)"),
+    *('time="2026-11-03T02:00:01Z"', "ts=2026-11-03 02:00:01"),
+]
+
+
+@pytest.mark.parametrize("written", STAMPS)
+def test_a_style_is_found_by_its_first_character(written: str) -> None:
+    """As it is when every style is tried in turn."""
+    for text in (f"{written} rest", f"{written}: rest", f"{written}| rest", written):
+        tried = (style.match(text) for style in stamps._STYLES)
+        expected = next(((s, m.end()) for m in tried if m and (s := stamps._stamp(m.groupdict()))), None)
+        assert stamps.read_stamp(text) == expected
+    assert any(stamps.read_stamp(f"{written}{tail}") for tail in (" rest", ": rest", "| rest"))

@@ -173,4 +173,4 @@ def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
 
 def test_context_is_what_stands_around_the_line(tmp_path: Path) -> None:
     hit = the_hit(tmp_path, b"1\n2\n3\n4\n" + BOOM + b"\n6\n7\n")
-    assert (hit.before, hit.after) == (["2", "3", "4"], ["6", "7"])
+    assert (hit.around.before, hit.around.after) == (["2", "3", "4"], ["6", "7"])

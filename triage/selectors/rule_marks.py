@@ -60,16 +60,16 @@ def rule_marks(lines: Sequence[StreamLine], source: str) -> dict[int, RuleMark]:
     """
     if not lines or source not in {kind.value for kind in Source} or source == Source.METRIC.value:
         return {}
-    with _lock:  # one scratch a process; a window takes about a millisecond
+    with _lock:  # made once
         scanner = _scanner()
-        if scanner is None:
-            return {}
-        hits, more = _hits(scanner, lines, source)
-        if more:  # the scanner keeps a few of many alike: the others line by line
-            known = {hit.line for hit in hits}
-            for line in lines[:MOST_SINGLE]:
-                if line.number not in known:
-                    hits += _hits(scanner, [line], source)[0]
+    if scanner is None:
+        return {}
+    hits, more = _hits(scanner, lines, source)
+    if more:  # the scanner keeps a few of many alike: the others line by line
+        known = {hit.line for hit in hits}
+        for line in lines[:MOST_SINGLE]:
+            if line.number not in known:
+                hits += _hits(scanner, [line], source)[0]
     return {hit.line: _mark(hit.rule) for hit in hits if hit.rule.role is not Role.PROGRESS}
 
 

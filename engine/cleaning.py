@@ -1,0 +1,127 @@
+"""The bytes of a log as the scanner reads them: the same lines without colours, NUL bytes and JSON's escapes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cache, cached_property
+
+from engine import parts
+from engine.blocks import starts_of
+from engine.database import Bytes, Database
+from engine.lines import strip_ansi
+
+SLICE = 64 << 10
+"""Bytes that are looked through for triggers at once; only slices with one are scanned with all patterns."""
+
+
+class Slice:
+    """Some whole lines of a block."""
+
+    def __init__(self, data: bytes, start: int, end: int, cleaned: bytes | None) -> None:
+        self._data, self._start, self._end = data, start, end
+        self._cleaned = cleaned
+        self.text: Bytes = memoryview(data)[start:end] if cleaned is None else cleaned
+
+    @classmethod
+    def joined(cls, data: bytes, start: int, end: int) -> Slice:
+        """With the parts of lines put together."""
+        return cls(data, start, end, _flat(parts.join(_plain(data[start:end]))))
+
+    def matches(self, database: Database) -> Iterator[tuple[int, int, int]]:
+        """Where in the block a line begins, the number of a pattern that matches in it, and where in the line the last
+        match ends.
+        """
+        lines, shift = (self._data, self._start) if self._cleaned is None else (self._cleaned, 0)
+        first, last = shift, shift + len(self.text)
+        found: dict[tuple[int, int], int] = {}
+        spans: dict[int, tuple[int, int]] = {}
+        """Number of a pattern -> the line that it matched last."""
+
+        def on_match(number: int, _from: int, end: int, *_: object) -> None:
+            end += shift
+            begin, stop = spans.get(number, (end, end))
+            if not begin < end <= stop:
+                begin = max(lines.rfind(b"\n", first, end - 1) + 1, first)
+                stop = lines.find(b"\n", end, last)
+                spans[number] = begin, stop if stop >= 0 else last
+            found[begin, number] = end - begin
+
+        database.scan(self.text, on_match)
+        for (begin, number), end in found.items():
+            yield self.place(begin - shift), number, end
+
+    def first_matches(self, database: Database, limit: int) -> set[tuple[int, int, int]]:
+        """Where in the block a line begins, where a match in it ends, the pattern's number; up to a number of them."""
+        ends: set[tuple[int, int]] = set()
+
+        def on_match(number: int, _from: int, end: int, *_: object) -> bool:
+            ends.add((end, number))
+            return len(ends) >= limit
+
+        database.scan(self.text, on_match)
+        lines, shift = (self._data, self._start) if self._cleaned is None else (self._cleaned, 0)
+        return {
+            (self.place(max(lines.rfind(b"\n", shift, shift + end - 1) + 1, shift) - shift), self._start + end, number)
+            for end, number in ends
+        }
+
+    def place(self, begin: int) -> int:
+        """Where in the block the line begins that begins at `begin` of the text."""
+        if self._cleaned is None:
+            return self._start + begin
+        raw, cleaned = self._starts
+        return raw[min(bisect_right(cleaned, begin) - 1, len(raw) - 1)]
+
+    @cached_property
+    def _starts(self) -> tuple[list[int], list[int]]:
+        """Line starts of the block's bytes and of the cleaned ones, which have the same lines."""
+        return starts_of(self._data, self._start, self._end), starts_of(self._cleaned or b"", 0, len(self.text))
+
+
+@cache
+def _oddities() -> Database:
+    return Database([(r"[\x00\x1b\x5c]", 0)], once_each=True)
+
+
+def slices(data: bytes, start: int, end: int, size: int = SLICE) -> Iterator[Slice]:
+    """The lines of [start, end), some at a time, without colours, NUL bytes and JSON's escapes."""
+    odd = bool(_oddities().found_in(memoryview(data)[start:end]))
+    while start < end:
+        stop = data.rfind(b"\n", start, min(start + size, end)) + 1 if end - start > size else end
+        if not stop:
+            stop = data.find(b"\n", start + size, end) + 1 or end
+        raw = data[start:stop] if odd else b""
+        cleaned = _flat(_plain(raw))
+        yield Slice(data, start, stop, cleaned if cleaned != raw else None)
+        start = stop
+
+
+def _plain(raw: bytes) -> bytes:
+    return strip_ansi(raw).replace(b"\x00", b"")
+
+
+def _flat(text: bytes) -> bytes:
+    """JSON lines with their messages unescaped, each still on one line."""
+    out, position = [], 0
+    at = text.find(b"\\")
+    while at >= 0:
+        begin, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
+        end = end if end >= 0 else len(text)
+        line = text[begin:end]
+        if b'{"' in line:
+            out += [text[position:begin], _unescaped(line)]
+            position = end
+        at = text.find(b"\\", end)
+    return b"".join((*out, text[position:])) if out else text
+
+
+def _unescaped(line: bytes) -> bytes:
+    return (
+        line.replace(b"\\n", b" ")
+        .replace(b'\\"', b'"')
+        .replace(b"\\t", b" ")
+        .replace(b"\\/", b"/")
+        .replace(b"\\u003c", b"<")
+        .replace(b"\\u003e", b">")
+    )
