@@ -46,12 +46,6 @@ class Region(msgspec.Struct, frozen=True):
     """And of the line at `end`."""
     is_last: bool
 
-    def line_at(self, data: bytes, start: int) -> int:
-        """Number of the line that begins at `start`, counted from the nearer end."""
-        if start - self.start < self.end - start:
-            return self.line + data.count(b"\n", self.start, start)
-        return self.end_line - data.count(b"\n", start, self.end)
-
 
 class Block(msgspec.Struct):
     """Bytes `data`; only the lines in [start, end) are the block's own, the rest stands around them."""

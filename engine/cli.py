@@ -48,6 +48,13 @@ def _parser() -> argparse.ArgumentParser:
         "paths", nargs="+", type=str, metavar="PATH", help="a folder, .tar, .tar.gz, .tar.zst or .zip"
     )
     diagnose.add_argument("--format", choices=["text", "markdown", "json"], default="text")
+    diagnose.add_argument(
+        "--threads",
+        type=_threads,
+        default=min(os.cpu_count() or 1, 4),
+        metavar="N",
+        help="at most; default: the CPUs, up to 4",
+    )
     diagnose.set_defaults(run=_diagnose)
 
     scan = commands.add_parser("scan", parents=[packs], help="every line of a file that a rule matches")
@@ -75,6 +82,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _threads(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 64:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 64")
+    return int(text)
+
+
 def _ruleset(args: argparse.Namespace) -> Ruleset:
     named = [Path(folder) for folder in os.environ.get("FAULTLINE_RULES", "").split(os.pathsep) if folder]
     return load_ruleset([*named, *args.rules])
@@ -90,7 +103,14 @@ def _diagnose(args: argparse.Namespace) -> int:
     for path in args.paths:
         try:
             with open_bundle(Path(path)) as bundle:
-                answer = diagnose(bundle.attempt, bundle.streams, ruleset, bundle=path, collected=bundle.reports)
+                answer = diagnose(
+                    bundle.attempt,
+                    bundle.streams,
+                    ruleset,
+                    bundle=path,
+                    collected=bundle.reports,
+                    threads=args.threads,
+                )
         except BundleError as error:
             print(f"{path}: {error}", file=sys.stderr)
             code = WRONG_INPUT
@@ -125,9 +145,11 @@ def _rules_list(args: argparse.Namespace) -> int:
 
 
 def _rules_patterns(args: argparse.Namespace) -> int:
+    from engine.patterns import to_ripgrep
+
     for matcher in _ruleset(args).line_matchers:
         for pattern in matcher.spec.patterns:
-            print(pattern)
+            print(to_ripgrep(pattern))
     return OK
 
 

@@ -13,12 +13,9 @@ from typing import Any
 
 import hyperscan
 
-from engine import cache, triggers
+from engine import cache, ordinary, triggers
 from engine.patterns import longest_literal, to_scanner
 from engine.ruleset import Ruleset
-
-ORDINARY = Path(__file__).parent / "rules" / "ordinary.txt"
-"""What training jobs write while all is well: a line of each shape."""
 
 Bytes = bytes | memoryview
 OnMatch = Callable[[int, int, int, int, Any], bool | None]
@@ -83,13 +80,13 @@ def scanner_forms(ruleset: Ruleset) -> dict[str, tuple[str, int]]:
 
 def trigger_forms(patterns: Sequence[str], all_of_them: Database) -> list[str]:
     """Forms for the scanner of which one matches wherever one of `patterns` does, and few in ordinary lines; cached."""
-    ordinary = ORDINARY.read_bytes()
-    digest = hashlib.sha256(repr((sorted(patterns), _code())).encode() + ordinary).hexdigest()
+    lines = ordinary.PATH.read_bytes()
+    digest = hashlib.sha256(repr((sorted(patterns), _code())).encode() + lines).hexdigest()
     known = cache.get(f"triggers-{digest}", list[str])
     if known is None:
         # A rule that is meant to match ordinary lines makes their words no less rare.
-        lines = [line for line in ordinary.splitlines() if not all_of_them.found_in(line)]
-        chosen, without = triggers.choose(patterns, [line.decode("utf-8", "replace") for line in lines])
+        plain = [line for line in lines.splitlines() if not all_of_them.found_in(line)]
+        chosen, without = triggers.choose(patterns, [line.decode("utf-8", "replace") for line in plain])
         known = [*(trigger.pattern for trigger in chosen), *(to_scanner(pattern) for pattern in without)]
         cache.put(f"triggers-{digest}", known)
     return known

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import BinaryIO, cast
 
@@ -65,15 +66,17 @@ def diagnose(
     *,
     bundle: str = "",
     collected: Sequence[SourceReport] = (),
+    threads: int = 1,
 ) -> Diagnosis:
     """Say why the attempt ended as it did. The same streams in any order and the same rules give the same bytes.
 
     `collected` are the connectors' own reports; they go into the coverage as they are. A stream that cannot be read is
-    reported there, never raised.
+    reported there, never raised. `threads` change how soon the answer comes, not the answer.
     """
     streams = sorted(streams, key=lambda s: s.name)
     scanner = scanner_of(ruleset)
-    read = _read(attempt, streams, scanner)
+    with ThreadPoolExecutor(threads - 1) if threads > 1 else nullcontext() as workers:
+        read = _read(attempt, streams, scanner, workers)
     places = read.places
     measured = series.read_series(streams, ruleset, places, read.window)
     placed, clocks = _place(read, measured)
@@ -182,7 +185,7 @@ def _slowdown(progress: Progress) -> list[Placed]:
     return [Placed(hit, rule, slow.at, "own", slow.step.node, mark.rank, None)]
 
 
-def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner) -> Evidenced:
+def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner, workers: Executor | None) -> Evidenced:
     places = Places(attempt, streams)
     scans: list[StreamScan] = []
     facts: list[Fact] = []
@@ -198,7 +201,7 @@ def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner) -> Evid
     for stream in texts:
         if stream not in records:
             with _reported(stream, reports):
-                scans.append(scanner.scan(stream, places.names))
+                scans.append(scanner.scan(stream, places.names, workers))
     scans.sort(key=lambda scan: scan.stream.name)
     if not any(scan.marks for scan in scans):
         for scan in _largest_logs(scans):

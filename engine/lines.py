@@ -217,7 +217,8 @@ def _peel_node(line: Line, text: str, nodes: frozenset[str]) -> None:
 
 
 def _mentioned_rank(line: Line) -> None:
-    found = _RANK_WORD.search(line.texts[0][:160])
+    head = line.texts[0][:160]
+    found = _RANK_WORD.search(head) if "ank" in head else None
     if found:
         line.mentioned_rank = int(found[1])
 

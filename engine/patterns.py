@@ -78,6 +78,32 @@ def to_search(pattern: str) -> str:
     return f"(?i){text}" if tree.state.flags & re.IGNORECASE else text
 
 
+def ends_unbounded(pattern: str) -> bool:
+    """Does a match go on to the end of the line, whatever stands there?"""
+    return _ends_unbounded(list(sre_parse.parse(pattern)))
+
+
+def _ends_unbounded(items: list[Any]) -> bool:
+    items = [item for item in items if item[0] is not sre.AT]
+    if not items:
+        return False
+    op, argument = items[-1]
+    if op is sre.SUBPATTERN:
+        return _ends_unbounded(list(argument[3]))
+    if op is sre.BRANCH:
+        return any(_ends_unbounded(list(branch)) for branch in argument[1])
+    if op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+        is_any = len(argument[2]) == 1 and argument[2][0][0] is sre.ANY
+        return (argument[1] is sre.MAXREPEAT and is_any) or _ends_unbounded(list(argument[2]))
+    return False
+
+
+def to_ripgrep(pattern: str) -> str:
+    """The pattern as ripgrep takes it among many: without names, which may stand only once, and with its own flags."""
+    plain = re.sub(r"\\.|\(\?P<\w+>", lambda found: found[0] if found[0][0] == "\\" else "(?:", pattern)
+    return f"(?i:{plain[4:]})" if plain.startswith("(?i)") else plain
+
+
 def first_characters(pattern: str) -> frozenset[str]:
     """The ASCII characters that a match can begin with."""
     return frozenset(_first(list(sre_parse.parse(pattern)))[0])

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 from engine.decode import DECODERS
 from engine.model import SUB_DOMAINS, Role
-from engine.patterns import PatternError, to_scanner
+from engine.ordinary import messages
+from engine.patterns import PatternError, ends_unbounded, to_scanner
 from engine.rule import Matcher, Rule, RuleSpec, Table
 
+MOST_ORDINARY = 0.01
+"""Share of ordinary lines that a pattern may match."""
 _ID = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*\.[a-z0-9]+(?:[.-][a-z0-9]+)*\Z")
 
 
@@ -53,6 +56,8 @@ def _check_patterns(spec: RuleSpec) -> Iterator[str]:
             to_scanner(pattern)
         except (PatternError, re.error) as error:
             yield f"match: {pattern!r} {error}"
+        else:
+            yield from _check_cost(spec, pattern)
     for key, optional in (("exclude", spec.exclude), ("frames", spec.frames)):
         if optional:
             try:
@@ -63,6 +68,19 @@ def _check_patterns(spec: RuleSpec) -> Iterator[str]:
         yield "examples.match: at least one line"
     if not spec.examples.no_match:
         yield "examples.no_match: at least one line"
+
+
+def _check_cost(spec: RuleSpec, pattern: str) -> Iterator[str]:
+    """What makes a pattern dear in every log: it matches what jobs write all the time, or the rest of any line."""
+    if ends_unbounded(pattern):
+        yield f"match: {pattern!r} ends unbounded; leave out the last part, or bound it, as in .{{0,160}}"
+    if spec.on != "line" or spec.role in (Role.PROGRESS, Role.CONTEXT):
+        return  # these are meant to match ordinary lines
+    regex, lines = re.compile(pattern), messages()
+    found = sum(1 for line in lines if regex.search(line))
+    if found > MOST_ORDINARY * len(lines):
+        said = f"matches {found} of {len(lines)} ordinary lines (rules/ordinary.txt)"
+        yield f"match: {pattern!r} {said}; at most {MOST_ORDINARY:.0%}"
 
 
 def _check_meaning(rule: Rule, where: str) -> Iterator[str]:

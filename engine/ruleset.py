@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from engine import __version__, cache
+from engine.ordinary import PATH as ORDINARY
 from engine.rule import Matcher, Meaning, MetricSpec, Pack, Rule, RuleSpec, Table, build_rule, seconds
 from engine.rulecheck import check_rule
 
@@ -108,8 +109,8 @@ def load_ruleset(extra: Sequence[Path] = (), *, builtin: bool = True) -> Ruleset
     tables = [path for folder in folders for path in sorted((folder / "tables").glob("*.yaml"))]
     contents = [(path, path.read_bytes()) for path in [*tables, *files]]
     digest = hashlib.sha256(__version__.encode())
-    code = [Path(__file__).with_name(f"{name}.py") for name in ("ruleset", "rule", "rulecheck", "patterns", "decode")]
-    for path, content in [*contents, *((path, path.read_bytes()) for path in code)]:
+    checks = [Path(__file__).with_name(f"{name}.py") for name in ("ruleset", "rule", "rulecheck", "patterns", "decode")]
+    for path, content in [*contents, *((path, path.read_bytes()) for path in (*checks, ORDINARY))]:
         digest.update(path.name.encode() + b"\0" + content + b"\0")
     checked = cache.get(f"ruleset-{digest.hexdigest()}", list[tuple[tuple[RuleSpec, ...], dict[str, Table]]])
     if checked is None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
@@ -67,8 +68,13 @@ TAIL, TAIL_LATER = 16 << 10, 4 << 10
 """Bytes at the end of a region in which its last lines of progress are looked for first."""
 PROGRESS_SLICE = 16 << 10
 MOST_MATCHES = 100_000
+BLOCKS_AHEAD = 4
+"""Blocks that workers may be ahead."""
 LINES_BACK, LINES_AHEAD = 40, 20
 """Lines around one without a time whose time it may have."""
+
+_MAY_HAVE_TIME = re.compile(rb"\d\d:\d|\d{6}|\d[eE]\+?\d")
+"""What stands in every line that has a time stamp, of whatever style."""
 
 _ADMITS: dict[Source, frozenset[Source]] = {
     Source.APPLOG: frozenset({Source.APPLOG, Source.SYSLOG, Source.SCHEDULER}),
@@ -79,6 +85,9 @@ _ADMITS: dict[Source, frozenset[Source]] = {
 """Which rules may match in which streams: a job's log may hold anything, a kernel log never the job's output."""
 
 
+_Candidates = tuple[dict[int, set[int]], dict[int, int]]
+"""Line start (in block.data) -> numbers of the patterns that may match the line; and, of very long lines, where in it
+the last match ends."""
 _Matched = tuple[int, Matcher, dict[str, str], str]
 """Number of the matcher, the matcher, its captures, the part of the line that it matched."""
 
@@ -103,12 +112,13 @@ class Scanner:
         marks = [(forms[p][0], number) for number, m in enumerate(self.progress) for p in m.spec.patterns]
         self.progress_database = Database(marks) if marks else None
 
-    def scan(self, stream: Stream, nodes: frozenset[str] = frozenset()) -> StreamScan:
+    def scan(self, stream: Stream, nodes: frozenset[str] = frozenset(), workers: Executor | None = None) -> StreamScan:
         """Read the stream once. Raises OSError and what a damaged compressed stream raises.
 
-        `nodes`: the attempt's, by every name that a launcher may write before a line.
+        `nodes`: the attempt's, by every name that a launcher may write before a line. `workers`: threads that look
+        for candidates in the next blocks while one is read closely; they change nothing in what is found.
         """
-        return _Pass(self, stream, nodes).run()
+        return _Pass(self, stream, nodes).run(workers)
 
 
 _TRACEBACK = r"Traceback \(most recent call last\)"
@@ -139,10 +149,10 @@ class _Pass:
         """Times of matched lines, each with the number of samples up to which it counts."""
         self._clean = lru_cache(maxsize=4096)(partial(clean, nodes=nodes))
 
-    def run(self) -> StreamScan:
+    def run(self, workers: Executor | None) -> StreamScan:
         result = self._result
-        for block in blocks(self._stream):
-            self._scan_block(block)
+        for block, candidates in self._with_candidates(workers):
+            self._scan_block(block, candidates)
             result.bytes = block.base + block.end
             result.lines = block.line + block.lines - 1
             if not block.data.endswith(b"\n", block.start, block.end):
@@ -156,10 +166,24 @@ class _Pass:
                 result.samples.append((stamp, text))
         return result
 
-    def _scan_block(self, block: Block) -> None:
-        self._far.clear()
+    def _with_candidates(self, workers: Executor | None) -> Iterator[tuple[Block, _Candidates]]:
+        """Each block with what may match in it; with workers, the next ones are scanned meanwhile."""
+        if workers is None:
+            for block in blocks(self._stream):
+                yield block, self._find(block)
+            return
+        waiting: deque[tuple[Block, Future[_Candidates]]] = deque()
+        for block in blocks(self._stream):
+            waiting.append((block, workers.submit(self._find, block)))
+            if len(waiting) > BLOCKS_AHEAD:
+                first, candidates = waiting.popleft()
+                yield first, candidates.result()
+        for first, candidates in waiting:
+            yield first, candidates.result()
+
+    def _scan_block(self, block: Block, candidates: _Candidates) -> None:
         self._lines.clear()
-        found = self._find(block)
+        found, self._far = candidates
         self._candidates.update(block.base + start for start in found)
         starts = sorted(found)
         for start, number in zip(starts, line_numbers(block.data, block.start, block.line, starts), strict=True):
@@ -177,27 +201,27 @@ class _Pass:
             self._candidates = {offset for offset in self._candidates if offset >= end}
         self._in_traceback = {offset for offset in self._in_traceback if offset >= block.base + block.end}
 
-    def _find(self, block: Block) -> dict[int, set[int]]:
-        """Line start (in block.data) -> numbers of the patterns that may match the line."""
+    def _find(self, block: Block) -> _Candidates:
+        """Lines of the block that a pattern may match."""
+        data, start, end = block.data, block.start, block.end
         found: dict[int, set[int]] = {}
-        triggered = []
-        for piece in slices(block.data, block.start, block.end):
-            told = self._s.triggers.found_in(piece.text)
-            if _PARTED in told:
-                # Parts of a line may lie in several slices, and only together hold what is looked for.
-                self._candidates_of(block, Slice.joined(block.data, block.start, block.end), found)
-                return found
-            if _TRIGGERED in told:
-                triggered.append(piece)
-        for piece in triggered:
-            self._candidates_of(block, piece, found)
-        return found
+        far: dict[int, int] = {}
+        for piece in self._triggered(data, start, end):
+            for begin, number, stop in piece.matches(self._s.database):
+                found.setdefault(begin, set()).add(number)
+                if stop > 3 * SHOWN:
+                    far[begin] = max(stop, far.get(begin, 0))
+        return found, far
 
-    def _candidates_of(self, block: Block, piece: Slice, found: dict[int, set[int]]) -> None:
-        for start, number, end in piece.matches(self._s.database):
-            found.setdefault(start, set()).add(number)
-            if end > 3 * SHOWN:
-                self._far[start] = max(end, self._far.get(start, 0))
+    def _triggered(self, data: bytes, start: int, end: int) -> Iterator[Slice]:
+        """The parts of the block that hold a word without which nothing matches; nearly always none."""
+        triggers = self._s.triggers
+        told = {hit for piece in slices(data, start, end, end - start) for hit in triggers.found_in(piece.text)}
+        if _PARTED in told:
+            # Parts of a line may lie in several slices, and only together hold what is looked for.
+            yield Slice.joined(data, start, end)
+        elif _TRIGGERED in told:
+            yield from (piece for piece in slices(data, start, end) if triggers.found_in(piece.text))
 
     def _sample(self, block: Block, region: Region) -> None:
         """Time stamps of the first and last lines of the region: for the clock and for the coverage."""
@@ -443,8 +467,13 @@ class _Pass:
         """Time and writer of a line that is near to a hit."""
         known = self._lines.get(start)
         if known is None:
-            line = self._clean(line_at(block, start))
-            known = self._lines[start] = (line.stamp, line.lane)
+            raw = line_at(block, start)
+            if _MAY_HAVE_TIME.search(raw):
+                line = self._clean(raw)
+                known = line.stamp, line.lane
+            else:
+                known = None, ()
+            self._lines[start] = known
         return known
 
     def _neighbour_stamp(
@@ -481,14 +510,20 @@ class _Pass:
         found = _first_matches(database, slices(block.data, region.start, region.end, PROGRESS_SLICE), limit)
         if len(found) >= limit:
             found |= _last_matches(database, block.data, region, TAIL if is_early else TAIL_LATER, limit)
-        marked = -1
+        marked, counted, number = -1, region.start, region.line
         for start, matcher_id in sorted({(start, number) for start, _, number in found}):
-            if start != marked and self._mark(block, start, region, self._s.progress[matcher_id]):
+            if start == marked:
+                continue
+            if start - counted <= region.end - start:
+                number += block.data.count(b"\n", counted, start)
+            else:
+                number = region.end_line - block.data.count(b"\n", start, region.end)
+            counted = start
+            if self._mark(block, start, number, self._s.progress[matcher_id]):
                 marked = start
 
-    def _mark(self, block: Block, start: int, region: Region, matcher: Matcher) -> bool:
+    def _mark(self, block: Block, start: int, number: int, matcher: Matcher) -> bool:
         line = self._line(block, start)
-        number = region.line_at(block.data, start)
         for text in reversed(line.texts):
             captures = matcher.match(text)
             if captures is None:

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from engine import triggers
-from engine.database import ORDINARY
+from engine import ordinary, triggers
 from engine.diagnose import scanner_of
 from tests.engine.evidence import case, labels, ruleset
 
@@ -33,7 +32,7 @@ def test_every_line_that_a_pattern_matches_holds_a_trigger(name: str) -> None:
 
 
 def test_few_ordinary_lines_hold_a_trigger() -> None:
-    lines = [line for line in ORDINARY.read_bytes().splitlines() if not may_match(line)]
+    lines = [line for line in ordinary.PATH.read_bytes().splitlines() if not may_match(line)]
     assert len(lines) > 500
     assert sum(map(has_trigger, lines)) < 0.02 * len(lines)
 
