@@ -126,6 +126,8 @@ def by_root(view: View, choice: Choice) -> View:
     sub_domain = choice.sub_domain
     if choice.domain == "scheduler" and sub_domain == "preemption":
         return _with(view, Outcome.PREEMPTED, "its place was taken")
+    if choice.domain == "scheduler" and sub_domain == "time_limit" and view.outcome is Outcome.FAILED:
+        return _with(view, Outcome.TIMED_OUT, "its time was over")
     if view.outcome is Outcome.CANCELLED and view.requeued and not is_end(choice.roots[0]):
         return _with(view, Outcome.FAILED, "it was put back in the queue because of what had failed")
     if view.outcome is Outcome.UNKNOWN:

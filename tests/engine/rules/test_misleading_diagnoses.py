@@ -206,3 +206,11 @@ def test_ranks_that_do_not_fit_an_engine_are_a_matter_of_configuration(ruleset: 
         "AssertionError: Engine world size (2 * 1) != Runtime world size (1)",
     ):
         assert verdict(told(ruleset, app=[(5.0, said)], progress=0, end=20)) == ("software/configuration", ())
+
+
+@pytest.mark.parametrize(("state", "reason"), [("Failed", "DeadlineExceeded"), ("Failed/DeadlineExceeded", None)])
+def test_a_job_that_its_deadline_ended_timed_out_whichever_word_says_so(
+    ruleset: Ruleset, state: str, reason: str | None
+) -> None:
+    found = told(ruleset, state=state, reason=reason, progress=1800)
+    assert (found.outcome, *verdict(found)) == ("timed_out", "scheduler/time_limit", ())
