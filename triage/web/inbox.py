@@ -219,7 +219,7 @@ class Tab:
 BUILT_IN = (
     ("All failures", ""),
     ("Last 7 days", "ended:7d"),
-    ("To confirm", "ended:7d is:unconfirmed -domain:unattributed"),
+    ("To confirm", "is:unconfirmed -domain:unattributed"),
     ("Without a cause", "domain:unattributed"),
 )
 MANY = 1_000
