@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
 from typing import Any
 
 from connectors.base import ConfigError, Connector
@@ -22,6 +23,11 @@ FACTORIES: dict[str, Callable[[Mapping[str, Any]], Connector]] = {
     "slurm": SlurmConnector.from_config,
 }
 """Kind -> what makes a connector of a mapping of plain values. Raises ConfigError."""
+
+
+def example(kind: str) -> str:
+    """What a source of a kind may begin with: its keys in TOML, to be changed."""
+    return resources.files(f"connectors.{kind}").joinpath("example.toml").read_text(encoding="utf-8")
 
 
 class Registry:

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
 from triage.access.managers import Seen
-from triage.configuration import config_path, load
+from triage.layers import config_path, load
 
 
 @register()

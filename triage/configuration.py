@@ -1,15 +1,12 @@
-"""`faultline.toml`: the clusters and their sources. Read and checked whole; every error names file, table and key.
+"""The clusters and their sources, as they are configured. Checked whole; every error names its place, table and key.
 
-Pure Python: connectors and settings are made of it, no database is needed.
+Pure Python: connectors are made of it, no database is needed. layers.py says where it comes from.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -20,9 +17,6 @@ from connectors.registry import FACTORIES
 from connectors.slurm.parser import ENDED_STATES
 from connectors.values import MOST
 
-FILE = "faultline.toml"
-PREFIX = "FAULTLINE_CLUSTERS__"
-"""Environment variables FAULTLINE_CLUSTERS__<cluster>__sources__<source>__<key> set or replace single values."""
 FINDERS = frozenset({"slurm", "kueue", "files"})
 """Kinds of sources that can find attempts; the others only collect."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -78,30 +72,17 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     clusters: dict[str, ClusterConfig] = {}
     errors: tuple[str, ...] = ()
+    places: dict[tuple[str, str], str] = {}
+    """Where a cluster (with "") or one of its sources is set up, when it isn't in `path`."""
 
 
-def config_path(base: Path) -> Path | None:
-    """FAULTLINE_CONFIG; else faultline.toml in the project's folder, or in /etc/faultline; None when there is none."""
-    named = os.environ.get("FAULTLINE_CONFIG")
-    if named:
-        return Path(named)
-    return next((path for path in (base / FILE, Path("/etc/faultline") / FILE) if path.is_file()), None)
+Place = Callable[[str, str], str]
+"""What the place is called where a cluster, or one of its sources (else ""), is configured."""
 
 
-def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Configuration:
-    """The file with the environment's changes. Never raises: errors are a part of what is returned."""
-    environment = os.environ if environment is None else environment
-    shown = str(path) if path is not None else "environment"
-    try:
-        document = _read(path) if path is not None else {}
-        _apply(document, environment)
-    except ConfigError as error:
-        return Configuration(path=shown, errors=(str(error),))
-    return check(document, shown)
-
-
-def check(document: Mapping[str, Any], shown: str) -> Configuration:
-    """What stands in a document; `shown` is what it is called in errors. Never raises."""
+def check(document: Mapping[str, Any], shown: str, place: Place | None = None) -> Configuration:
+    """What stands in a document; `shown` is what it is called in errors, unless `place` knows better. Never raises."""
+    where = place or (lambda cluster, source: shown)
     errors: list[str] = []
     unknown = sorted(set(document) - {"clusters"})
     errors += [f"{shown}: unknown table or key {key!r}: clusters are [clusters.NAME]" for key in unknown]
@@ -110,56 +91,14 @@ def check(document: Mapping[str, Any], shown: str) -> Configuration:
     if not isinstance(tables, dict):
         return Configuration(path=shown, errors=(*errors, f"{shown}: clusters: must be tables, [clusters.NAME]"))
     for name, table in tables.items():
-        found = _cluster(name, table, shown, errors)
+        found = _cluster(name, table, where, errors)
         if found is not None:
             clusters[name] = found
     return Configuration(path=shown, clusters=clusters, errors=tuple(errors))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not UTF-8") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-
-
-def _apply(document: dict[str, Any], environment: Mapping[str, str]) -> None:
-    """FAULTLINE_CLUSTERS__C1__SOURCES__LOKI__URL=... into the tables. Names match in any case, with _ for - and dot."""
-    for variable in sorted(environment):
-        if not variable.upper().startswith(PREFIX):
-            continue
-        parts = variable[len(PREFIX) :].split("__")
-        if len(parts) < 2 or not all(parts):
-            raise ConfigError(f"{variable}: must be like {PREFIX}C1__SOURCES__LOKI__URL")
-        table = document.setdefault("clusters", {})
-        for part in parts[:-1]:
-            table = table.setdefault(_matching(table, part), {})
-            if not isinstance(table, dict):
-                raise ConfigError(f"{variable}: {part.lower()} is no table in the file")
-        table[_matching(table, parts[-1])] = _value(environment[variable])
-
-
-def _matching(table: Mapping[str, Any], part: str) -> str:
-    def plain(name: str) -> str:
-        return re.sub(r"[.-]", "_", name).lower()
-
-    return next((key for key in table if plain(key) == plain(part)), part.lower())
-
-
-def _value(text: str) -> Any:
-    """A number, yes or no, list or quoted string of TOML; anything else is the text itself."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _cluster(name: str, table: Any, shown: str, errors: list[str]) -> ClusterConfig | None:
-    where = f"{shown}: [clusters.{name}]"
+def _cluster(name: str, table: Any, place: Place, errors: list[str]) -> ClusterConfig | None:
+    where = f"{place(name, '')}: [clusters.{name}]"
     if not isinstance(table, dict):
         errors.append(f"{where}: must be a table")
         return None
@@ -187,7 +126,7 @@ def _cluster(name: str, table: Any, shown: str, errors: list[str]) -> ClusterCon
         errors.append(f"{where}: has no source: add [clusters.{name}.sources.slurm] or the like")
         sources = {}
     zone = values.get("time_zone", "") if "time_zone" in table else ""
-    found = [_source(name, source, entry, (live, zone), shown, errors) for source, entry in sources.items()]
+    found = [_source(name, source, entry, (live, zone), place, errors) for source, entry in sources.items()]
     usable = tuple(source for source in found if source is not None)
     if sources and not any(source.finds for source in usable):
         kinds = ", ".join(sorted(FINDERS))
@@ -196,9 +135,9 @@ def _cluster(name: str, table: Any, shown: str, errors: list[str]) -> ClusterCon
 
 
 def _source(
-    cluster: str, name: str, table: Any, common: tuple[float, str], shown: str, errors: list[str]
+    cluster: str, name: str, table: Any, common: tuple[float, str], place: Place, errors: list[str]
 ) -> SourceConfig | None:
-    where = f"{shown}: [clusters.{cluster}.sources.{name}]"
+    where = f"{place(cluster, name)}: [clusters.{cluster}.sources.{name}]"
     if not isinstance(table, dict):
         errors.append(f"{where}: must be a table")
         return None

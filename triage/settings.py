@@ -7,6 +7,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from kombu import Queue
+
 from triage import env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -85,6 +87,12 @@ REDIS_URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0"
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = os.environ.get("FAULTLINE_QUEUE") or "faultline"
+CELERY_TASK_QUEUES = [Queue(CELERY_TASK_DEFAULT_QUEUE), Queue(f"{CELERY_TASK_DEFAULT_QUEUE}-now")]
+CELERY_TASK_ROUTES = {
+    task: {"queue": f"{CELERY_TASK_DEFAULT_QUEUE}-now"}
+    for task in ("triage.sweep", "triage.discover", "triage.discover_source", "triage.check_source")
+}
+"""Workers take from both in turn, so what is short, or waited for, does not stand behind a thousand attempts."""
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_TIME_LIMIT = env.number("FAULTLINE_TASK_TIME_LIMIT", 3600)
@@ -139,6 +147,10 @@ FAULTLINE_RULES = [Path(part) for part in env.items("FAULTLINE_RULES", separator
 """Folders with a site's own rule packs."""
 FAULTLINE_WATCH = [Path(part) for part in env.items("FAULTLINE_WATCH", separator=os.pathsep)]
 """Folders in which capture bundles appear; each becomes an attempt by itself."""
+FAULTLINE_PAGE_FOLDERS = [
+    Path(part) for part in env.items("FAULTLINE_PAGE_FOLDERS", "/run/secrets", separator=os.pathsep)
+]
+"""Folders in which the clusters' pages may name files: secrets, kubeconfigs, certificates, logs."""
 FAULTLINE_MAX_UPLOAD_BYTES = env.number("FAULTLINE_MAX_UPLOAD_BYTES", 2 * 1024**3)
 
 FAULTLINE_MAX_ATTEMPT_BYTES = env.number("FAULTLINE_MAX_ATTEMPT_BYTES", 8 * 1024**3)

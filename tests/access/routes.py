@@ -75,6 +75,8 @@ def _about(route: str, word: str) -> str:
         return _WORDS[word]
     if route == "channel-new":
         return "channel kind"
+    if route.partition("-")[0] in ("cluster", "source"):
+        return f"configured {'source' if word == 'source' else 'cluster'}"
     if word == "name":
         return _NAMES[route]
     if word == "pk":

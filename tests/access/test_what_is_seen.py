@@ -53,7 +53,10 @@ def plain(answer: object, *named: object) -> str:
 
 @pytest.mark.django_db
 def test_every_model_has_a_rule_or_is_the_systems() -> None:
-    systems = {"channel", "route", "runningattempt", "sightedobject", "submittedlog", "submittedcycle"}
+    systems = {
+        "channel", "route", "runningattempt", "sightedobject", "submittedlog", "submittedcycle",
+        "configuredcluster", "configuredsource", "clustercheck", "sourcecheck",
+    }  # fmt: skip
     personal = {"apitoken", "defaultview", "idempotentcall", "person", "savedview", "teamreach"}
     models = {model._meta.model_name for model in apps.get_app_config("triage").get_models()}
     assert models - set(RULES) == systems | personal

@@ -59,7 +59,10 @@ APPLOG = """\
 """
 
 
-NO_ONES = {"channel": 1, "route": 1, "delivery": 1, "channel kind": "slack"}
+NO_ONES = {
+    "channel": 1, "route": 1, "delivery": 1, "channel kind": "slack", "configured cluster": "c1",
+    "configured source": "slurm",
+}  # fmt: skip
 """Of the whole installation."""
 
 

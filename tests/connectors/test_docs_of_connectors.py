@@ -14,7 +14,7 @@ from connectors.pods import config as pods
 from connectors.promql import config as promql
 from connectors.registry import FACTORIES
 from connectors.slurm import config as slurm
-from triage.configuration import load
+from triage.layers import load
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs" / "connectors"

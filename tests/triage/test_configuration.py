@@ -16,7 +16,8 @@ from connectors.loki import config as loki
 from connectors.pods import config as pods
 from connectors.promql import config as promql
 from connectors.slurm import config as slurm
-from triage.configuration import Configuration, check, config_path, duration, load
+from triage.configuration import Configuration, check, duration
+from triage.layers import config_path, load
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = """
@@ -186,6 +187,7 @@ def test_what_is_no_duration(text: object) -> None:
     assert duration(text) is None
 
 
+@pytest.mark.django_db
 def test_a_file_that_changes_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_dir: Path) -> None:
     from triage.services.sources import configuration, find_source, registry
 

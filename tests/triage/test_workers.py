@@ -10,13 +10,17 @@ import time
 from pathlib import Path
 
 import pytest
+import redis
 from django.conf import settings as project
+from django.contrib.auth.models import User
 
 from tests.triage import cast
 from tests.triage.conftest import Broker, Fleet, Process, wait_until
+from triage.celery import app
 from triage.health import broker_client
 from triage.models import Attempt, Collection, CollectionState, Diagnosis, TimelineEvent, TriageState
 from triage.services.bundles import import_bundle
+from triage.services.checking import start_check
 from triage.services.sources import blob_store
 from triage.services.triage import request_triage
 from triage.tasks.sweeping import sweep
@@ -179,6 +183,26 @@ def test_a_broker_that_dies_and_forgets_everything_loses_nothing(
 def run_import(fleet: Fleet, paths: list[Path]) -> None:
     command = [sys.executable, "manage.py", "import_bundle", *map(str, paths)]
     subprocess.run(command, cwd=project.BASE_DIR, env=fleet.environment, check=True, capture_output=True, timeout=120)
+
+
+def test_a_check_does_not_stand_behind_what_waits(
+    transactional_db: None, own_broker: Broker, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "faultline.toml").write_text('[clusters.c1.sources.promql]\nurl = "http://127.0.0.1:9"\n')
+    monkeypatch.setenv("FAULTLINE_CONFIG", str(tmp_path / "faultline.toml"))
+    fleet = Fleet(data_dir, tmp_path, REDIS_URL=own_broker.url)
+    try:
+        with app.connection_for_write(own_broker.url) as connection, redis.Redis.from_url(own_broker.url) as broker:
+            for _ in range(4000):
+                app.send_task("triage.triage_attempt", args=[0], connection=connection)
+            check = start_check("c1", User.objects.create_user("ada"))
+            app.send_task("triage.check_source", args=[check.sources.get().pk], connection=connection)
+            fleet.worker()
+            wait_until(lambda: check.sources.filter(state="done").exists(), every=0.01, say=fleet.logs)
+            assert broker.llen(project.CELERY_TASK_DEFAULT_QUEUE) > 1000
+        assert "refuses connections" in check.sources.get().report["note"]
+    finally:
+        fleet.stop()
 
 
 def test_a_worker_says_that_it_lives_and_readiness_follows(fleet: Fleet, client: object) -> None:

@@ -127,11 +127,12 @@ def test_a_search_can_be_asked_for_at_once(
 ) -> None:
     configure(bundles(tmp_path))
     with broker_client() as client:
-        client.delete(settings.CELERY_TASK_DEFAULT_QUEUE)
+        queue = settings.CELERY_TASK_ROUTES["triage.discover_source"]["queue"]
+        client.delete(queue)
         answer = signed_in.post(reverse("sources-search"), {"source": "c8/drop"}, follow=True)
         assert "c8/drop is searched as soon as a worker is free" in answer.content.decode()
-        assert b"triage.discover_source" in client.lindex(settings.CELERY_TASK_DEFAULT_QUEUE, 0)
-        client.delete(settings.CELERY_TASK_DEFAULT_QUEUE)
+        assert b"triage.discover_source" in client.lindex(queue, 0)
+        client.delete(queue)
     answer = signed_in.post(reverse("sources-search"), {"source": "c8/other"}, follow=True)
     assert "Not searched: source &#x27;c8/other&#x27; is not configured" in answer.content.decode()
 

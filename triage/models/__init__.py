@@ -6,6 +6,7 @@ from triage.models.attempt import Attempt, TriageState, VerdictStatus
 from triage.models.cluster import Cluster
 from triage.models.collection import Collection, CollectionState
 from triage.models.comment import Comment, CommentRevision, Notification
+from triage.models.configured import CheckState, ClusterCheck, ConfiguredCluster, ConfiguredSource, SourceCheck
 from triage.models.diagnosis import Diagnosis, DiagnosisNode, NodeRole
 from triage.models.discovery import Discovery, Recollection, RunningAttempt, SightedObject
 from triage.models.incident import (
@@ -44,11 +45,15 @@ __all__ = [
     "Audience",
     "Channel",
     "ChannelKind",
+    "CheckState",
     "Cluster",
+    "ClusterCheck",
     "Collection",
     "CollectionState",
     "Comment",
     "CommentRevision",
+    "ConfiguredCluster",
+    "ConfiguredSource",
     "DefaultView",
     "Delivery",
     "DeliveryState",
@@ -76,6 +81,7 @@ __all__ = [
     "ShareLink",
     "ShareOpening",
     "SightedObject",
+    "SourceCheck",
     "Stream",
     "SubmittedCycle",
     "SubmittedLog",

@@ -1,4 +1,7 @@
-"""Running every source of a cluster once: what works, how long it took, and what to change where it doesn't."""
+"""Running every source of a cluster once: what works, how long it took, and what to change where it doesn't.
+
+A command asks from where it is started. A page has workers ask: they have the programs, the mounts and the secrets.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,28 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLate
 from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.utils import timezone
 
 from connectors.base import CollectionReport, ConfigError, Connector, ConnectorError
 from triage.configuration import ClusterConfig, SourceConfig
+from triage.models import CheckState, ClusterCheck, SourceCheck
+from triage.services.facts import keepable
+from triage.services.queue import Job, enqueue
 from triage.services.sources import configuration, make_connector
 
 SECONDS = 20.0
 _GRACE = 10.0
+PATIENCE = 120.0
+"""Seconds after which a check that no worker has taken on can be started anew."""
 
 
 @dataclass(frozen=True)
-class SourceCheck:
+class SourceAnswer:
     """What became of asking one source."""
 
     source: str
@@ -27,6 +41,53 @@ class SourceCheck:
     @property
     def works(self) -> bool:
         return self.report.status in ("ok", "empty", "partial")
+
+
+@transaction.atomic
+def start_check(name: str, actor: AbstractBaseUser) -> ClusterCheck:
+    """Has workers ask every source of a cluster once; while that goes on, nothing new. Raises ConfigError."""
+    cluster = _cluster(name)
+    ClusterCheck.objects.get_or_create(cluster=name, defaults={"asked_by": actor, "asked_at": timezone.now()})
+    check = ClusterCheck.objects.select_for_update().get(cluster=name)
+    if any(is_going_on(one) for one in check.sources.all()):
+        return check
+    check.asked_by = actor  # type: ignore[assignment]
+    check.asked_at = timezone.now()
+    check.save()
+    check.sources.all().delete()
+    for source in cluster.sources:
+        row = SourceCheck.objects.create(check_of=check, source=source.name, kind=source.kind)
+        enqueue(Job.CHECK, row.pk)
+    return check
+
+
+def is_going_on(one: SourceCheck) -> bool:
+    """Whether an answer may still come."""
+    if one.state == CheckState.DONE:
+        return False
+    since, patience = (one.began_at, SECONDS + _GRACE) if one.began_at else (one.check_of.asked_at, PATIENCE)
+    return timezone.now() - since < timedelta(seconds=patience)
+
+
+def run_check(source_check_id: int, seconds: float = SECONDS) -> None:
+    """Asks one source of a check, on the worker that was given it; nothing when another one did, or it is over."""
+    began = SourceCheck.objects.filter(pk=source_check_id, state=CheckState.WAITING).update(
+        state=CheckState.ASKING, began_at=timezone.now()
+    )
+    row = SourceCheck.objects.select_related("check_of").filter(pk=source_check_id).first()
+    if not began or row is None:
+        return
+    cluster = configuration().clusters.get(row.check_of.cluster)
+    source = cluster.source(row.source) if cluster is not None else None
+    if cluster is None or source is None:
+        report = CollectionReport(
+            source=row.source, status="error", connector=row.source,
+            note="this worker does not know the source: it has another faultline.toml, or other variables",
+        )  # fmt: skip
+    else:
+        (found,) = _check_all(msgspec.structs.replace(cluster, sources=(source,)), seconds)
+        report = found.report
+    SourceCheck.objects.filter(pk=row.pk).update(state=CheckState.DONE, report=keepable(msgspec.to_builtins(report)))
 
 
 def configuration_errors(cluster: str | None = None) -> list[str]:
@@ -40,16 +101,19 @@ def _names(errors: Sequence[str]) -> set[str]:
     return {part.split("]")[0].split(".")[0] for error in errors for part in error.split("[clusters.")[1:]}
 
 
-def check_cluster(name: str, seconds: float = SECONDS) -> list[SourceCheck]:
+def check_cluster(name: str, seconds: float = SECONDS) -> list[SourceAnswer]:
     """Asks every source of a cluster at the same time, each for at most `seconds`. Raises ConfigError."""
-    cluster = configuration().clusters.get(name)
-    if cluster is None:
-        known = ", ".join(sorted(configuration().clusters)) or "none"
-        raise ConfigError(f"no cluster is called {name!r}; configured are: {known}")
-    return _check_all(cluster, seconds)
+    return _check_all(_cluster(name), seconds)
 
 
-def _check_all(cluster: ClusterConfig, seconds: float) -> list[SourceCheck]:
+def _cluster(name: str) -> ClusterConfig:
+    clusters = configuration().clusters
+    if name not in clusters:
+        raise ConfigError(f"no cluster is called {name!r}; configured are: {', '.join(sorted(clusters)) or 'none'}")
+    return clusters[name]
+
+
+def _check_all(cluster: ClusterConfig, seconds: float) -> list[SourceAnswer]:
     pool = ThreadPoolExecutor(max_workers=max(len(cluster.sources), 1), thread_name_prefix="check")
     try:
         began = time.monotonic()
@@ -60,7 +124,7 @@ def _check_all(cluster: ClusterConfig, seconds: float) -> list[SourceCheck]:
                 report = answer.result(max(began + seconds + _GRACE - time.monotonic(), 0.1))
             except TooLate:
                 report = _failed(source, f"did not answer within {seconds:.0f} s", seconds)
-            checks.append(SourceCheck(source.name, source.kind, report))
+            checks.append(SourceAnswer(source.name, source.kind, report))
         return checks
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -17,6 +17,7 @@ class Job(StrEnum):
     TRIAGE = "triage.triage_attempt"
     COLLECT = "triage.collect"
     DIAGNOSE = "triage.diagnose"
+    CHECK = "triage.check_source"
     DELIVER = "triage.deliver"
     SEARCH = "triage.discover_source"
 

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from django.conf import settings
 
 from connectors.base import ConfigError, Connector
 from connectors.registry import FACTORIES, Registry
+from triage.access.sight import all_seeing
 from triage.blobs import BlobStore
-from triage.configuration import ClusterConfig, Configuration, SourceConfig, config_path, load
+from triage.configuration import ClusterConfig, Configuration, SourceConfig
+from triage.layers import PageCluster, PageRules, PageSource, config_path, load
+from triage.models import ConfiguredCluster, ConfiguredSource
 from triage.services import observations, spool
 from triage.services.sightings import DatabaseSightings
 
 FILES = "files"
+SETTINGS = ("time_zone", "recollect_after", "live")
+"""Of a cluster, as they are called in the file."""
+PageRows = tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]
+"""What the database has of clusters and sources; a change of it is a change of the configuration."""
 
 
 def configuration() -> Configuration:
-    """The clusters that are configured, as the file says now."""
-    path = config_path(Path(settings.BASE_DIR))
-    return _configuration(path, _stamp(path))
+    """The clusters that are configured, as pages, file and environment say now."""
+    path = config_path(project_folder())
+    return _configuration(path, _stamp(path), _rows())
+
+
+def project_folder() -> Path:
+    """Where faultline.toml is looked for first."""
+    return Path(settings.BASE_DIR)
+
+
+def page_rules() -> PageRules:
+    """What a page may name on the machines that workers run on."""
+    return PageRules(tuple(settings.FAULTLINE_PAGE_FOLDERS))
+
+
+def page_clusters(rows: PageRows | None = None) -> dict[str, PageCluster]:
+    """What is set up on pages."""
+    clusters, sources = _rows() if rows is None else rows
+    found = {
+        name: PageCluster({key: value for key, value in zip(SETTINGS, values, strict=True) if value})
+        for name, *values in clusters
+    }
+    for cluster, name, kind, text in sources:
+        found[cluster].sources[name] = PageSource(kind, text)
+    return found
 
 
 def registry() -> Registry:
@@ -63,9 +92,19 @@ def _stamp(path: Path | None) -> tuple[int, int] | None:
     return (facts.st_mtime_ns, facts.st_size) if facts is not None else None
 
 
-@cache
-def _configuration(path: Path | None, stamp: tuple[int, int] | None) -> Configuration:
-    return load(path)
+@all_seeing
+def _rows() -> PageRows:
+    clusters = ConfiguredCluster.objects.order_by("name").values_list("name", *SETTINGS)
+    sources = ConfiguredSource.objects.order_by("cluster__name", "name").values_list(
+        "cluster__name", "name", "kind", "text"
+    )
+    known = tuple(clusters)
+    return known, tuple(sources) if known else ()
+
+
+@lru_cache(maxsize=8)
+def _configuration(path: Path | None, stamp: tuple[int, int] | None, rows: PageRows) -> Configuration:
+    return load(path, pages=page_clusters(rows), rules=page_rules())
 
 
 _registries: list[tuple[Configuration, Registry]] = []

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from connectors.base import ConfigError
 from triage.models import Discovery
-from triage.services.checking import SECONDS, SourceCheck, check_cluster, configuration_errors
+from triage.services.checking import SECONDS, SourceAnswer, check_cluster, configuration_errors
 from triage.services.sources import configuration
 
 _WORDS = {"ok": "works", "empty": "works", "partial": "works in part", "missing": "fails", "error": "fails"}
@@ -67,7 +67,7 @@ class Command(BaseCommand):
             sys.exit(1)
 
 
-def _line(check: SourceCheck, width: int) -> str:
+def _line(check: SourceAnswer, width: int) -> str:
     report = check.report
     note = f": {report.note}" if report.note else ""
     return f"{check.source:{width}}  {_WORDS.get(report.status, report.status)} ({report.duration_s:.2f} s){note}"
