@@ -44,6 +44,49 @@ def one_of(name: str, default: str, known: Sequence[str]) -> str:
     return value
 
 
+def pairs(name: str, known: Sequence[str] = ()) -> dict[str, str]:
+    """A variable like `gpu-oncall=responder, gpu-admins=admin`; values are of `known`, when that is given."""
+    found = {}
+    for part in items(name):
+        key, equals, value = (piece.strip() for piece in part.rpartition("="))
+        if not equals or not key or not value:
+            raise SettingError(f"{name}: {part!r} is not written as group=value")
+        if known and value not in known:
+            raise SettingError(f"{name}: {value!r} of {key!r} is not one of {', '.join(known)}")
+        found[key] = value
+    return found
+
+
+def oidc_apps() -> list[dict[str, Any]]:
+    """The provider of FAULTLINE_OIDC_URL, as django-allauth takes it; none when no URL is set."""
+    url = os.environ.get("FAULTLINE_OIDC_URL", "").strip().rstrip("/")
+    if not url:
+        return []
+    parts = urlsplit(url)
+    local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if parts.scheme != "https" and not (parts.scheme == "http" and local):
+        raise SettingError("FAULTLINE_OIDC_URL: begins with https://; http:// only on this machine")
+    secret_file = os.environ.get("FAULTLINE_OIDC_CLIENT_SECRET_FILE", "").strip()
+    secret = os.environ.get("FAULTLINE_OIDC_CLIENT_SECRET", "").strip()
+    if secret_file:
+        secret = Path(secret_file).read_text().strip()
+    client = os.environ.get("FAULTLINE_OIDC_CLIENT_ID", "").strip()
+    if not client or not secret:
+        raise SettingError("FAULTLINE_OIDC_URL needs FAULTLINE_OIDC_CLIENT_ID and FAULTLINE_OIDC_CLIENT_SECRET")
+    how = one_of("FAULTLINE_OIDC_TOKEN_AUTH", "", ("", "client_secret_basic", "client_secret_post"))
+    scope = os.environ.get("FAULTLINE_OIDC_SCOPE", "").split() or ["openid", "profile", "email", "groups"]
+    name = os.environ.get("FAULTLINE_OIDC_NAME", "").strip() or "single sign-on"
+    return [
+        {
+            "provider_id": "sso",
+            "name": name,
+            "client_id": client,
+            "secret": secret,
+            "settings": {"server_url": url, "scope": scope, **({"token_auth_method": how} if how else {})},
+        }
+    ]
+
+
 def database(url: str) -> dict[str, Any]:
     """A `postgresql://user:password@host:port/name?option=value` URL as Django's DATABASES entry.
 

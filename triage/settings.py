@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 from kombu import Queue
@@ -31,6 +32,11 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
+    "allauth",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "axes",
     "django_htmx",
     "django_prometheus",
     "rest_framework",
@@ -52,6 +58,8 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "triage.web.zones.ZoneMiddleware",
     "triage.access.rights.RightsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "axes.middleware.AxesMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 ROOT_URLCONF = "triage.urls"
@@ -205,11 +213,39 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
-AUTHENTICATION_BACKENDS = ["triage.access.viewer.Backend"]
-FAULTLINE_DEFAULT_ROLE = env.one_of(
-    "FAULTLINE_DEFAULT_ROLE", "responder", ("viewer", "responder", "rule_author", "admin")
-)
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "triage.access.viewer.Backend"]
+ROLES = ("viewer", "responder", "rule_author", "admin")
+FAULTLINE_DEFAULT_ROLE = env.one_of("FAULTLINE_DEFAULT_ROLE", "responder", ROLES)
 """Of people without a role of their own: viewer, responder, rule_author or admin."""
+# who guesses passwords waits: after so many wrong ones for a name from one address, and any from one address
+AXES_FAILURE_LIMIT = env.number("FAULTLINE_SIGN_IN_TRIES", 10)
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_DISABLE_ACCESS_LOG = True
+AXES_CLIENT_IP_CALLABLE = "triage.access.address.client_address"
+AXES_LOCKOUT_CALLABLE = "triage.web.views.account.locked_out"
+AXES_VERBOSE = False
+FAULTLINE_SIGN_IN_RATE = env.number("FAULTLINE_SIGN_IN_RATE", 60)
+"""Sign-ins that are tried from one address in a minute, whatever the names; 0: any number."""
+
+# sign-in by OpenID Connect, when a provider is named
+FAULTLINE_OIDC_URL = os.environ.get("FAULTLINE_OIDC_URL", "").strip().rstrip("/")
+FAULTLINE_OIDC_NAME = os.environ.get("FAULTLINE_OIDC_NAME", "").strip() or "single sign-on"
+FAULTLINE_OIDC_GROUPS_CLAIM = os.environ.get("FAULTLINE_OIDC_GROUPS_CLAIM", "").strip() or "groups"
+FAULTLINE_OIDC_ROLES = env.pairs("FAULTLINE_OIDC_ROLES", ROLES)
+"""Group of the provider -> role. With any, who is in none of them has FAULTLINE_OIDC_ROLE, or is not let in."""
+FAULTLINE_OIDC_TEAMS = env.pairs("FAULTLINE_OIDC_TEAMS")
+"""Group of the provider -> team."""
+FAULTLINE_OIDC_ROLE = env.one_of("FAULTLINE_OIDC_ROLE", "", ("", *ROLES))
+SOCIALACCOUNT_ADAPTER = "triage.access.single_sign_on.Adapter"
+SOCIALACCOUNT_ONLY = True
+SOCIALACCOUNT_LOGIN_ON_GET = True  # a form that leads to another site would need a hole in the CSP
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = False
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_UNIQUE_EMAIL = False
+ACCOUNT_RATE_LIMITS = False
+SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"OAUTH_PKCE_ENABLED": True, "APPS": env.oidc_apps()}}
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"

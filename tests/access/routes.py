@@ -54,6 +54,7 @@ _WORDS = {
     "rule_id": "rule",
     "ref": "evidence",
     "token": "token",
+    "provider_id": "provider",
 }
 _PK = {
     "attempt": "attempt", "evidence": "attempt", "stream": "attempt", "verdict": "attempt", "lanes": "attempt",

@@ -31,8 +31,9 @@ MADE_UP = {
     "rule": "xid.79", "token": "1." + "A" * 32, **NO_ONES,
 }  # fmt: skip
 HTMX = {"HX-Request": "true"}
-ABOUT_A_TEAM = [route for route in all_routes() if set(route.about) - {"rule", "token"}]
-OTHERS = [route for route in all_routes() if not set(route.about) - {"rule", "token"}]
+NO_TEAMS = {"rule", "token", "provider"}
+ABOUT_A_TEAM = [route for route in all_routes() if set(route.about) - NO_TEAMS]
+OTHERS = [route for route in all_routes() if not set(route.about) - NO_TEAMS]
 
 
 def text_of(answer: object) -> str:

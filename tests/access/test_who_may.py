@@ -40,7 +40,8 @@ def test_every_route_says_who_may_use_it() -> None:
 def test_what_is_open_to_all_is_little_and_known() -> None:
     """Each of these decides for itself, or shows nothing of anybody's."""
     assert {route.name for route in all_routes() if rule_of(route.view) == "all"} == {
-        "healthz", "readyz", "metrics", "api-schema", "api-docs", "shared", "login", "logout",
+        "healthz", "readyz", "metrics", "api-schema", "api-docs", "shared", "login", "logout", "openid_connect_login",
+        "openid_connect_callback", "socialaccount_login_cancelled",
     }  # fmt: skip
 
 

@@ -61,7 +61,7 @@ APPLOG = """\
 
 NO_ONES = {
     "channel": 1, "route": 1, "delivery": 1, "channel kind": "slack", "configured cluster": "c1",
-    "configured source": "slurm",
+    "configured source": "slurm", "provider": "sso",
 }  # fmt: skip
 """Of the whole installation."""
 

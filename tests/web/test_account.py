@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client, override_settings
@@ -67,3 +70,56 @@ def test_a_page_that_fails_says_that_nothing_was_lost(signed_in: Client, monkeyp
         answer = signed_in.get("/")
     assert answer.status_code == 500
     assert "The page could not be made" in answer.content.decode() and "secret detail" not in answer.content.decode()
+
+
+def test_whoever_guesses_passwords_waits_and_the_right_one_no_longer_helps(
+    client: Client, ada: User, settings: Any
+) -> None:
+    settings.AXES_FAILURE_LIMIT = 3
+    for _ in range(2):
+        assert client.post("/sign-in/", {"username": "ada", "password": "wrong"}).status_code == 200
+    locked = client.post("/sign-in/", {"username": "ada", "password": "wrong"})
+    assert locked.status_code == 429 and locked["Retry-After"] == "900"
+    assert "Too many tries" in locked.content.decode() and "Wait 15 m, then" in locked.content.decode()
+    assert client.post("/sign-in/", {"username": "ada", "password": "correct horse"}).status_code == 429
+    other = client.post("/sign-in/", {"username": "ada", "password": "correct horse"}, REMOTE_ADDR="192.0.2.7")
+    assert other.status_code == 302, "elsewhere she can still sign in: nobody can lock her out"
+
+
+def test_wrong_names_are_answered_like_wrong_passwords(client: Client, ada: User) -> None:
+    answers = [
+        client.post("/sign-in/", {"username": name, "password": "wrong"}).content.decode() for name in ("ada", "eve")
+    ]
+    plain = [re.sub(r'value="\w*"', "", answer) for answer in answers]
+    assert plain[0] == plain[1]
+
+
+def test_one_address_tries_only_so_many_names_a_minute(client: Client, ada: User, settings: Any, broker: None) -> None:
+    settings.FAULTLINE_SIGN_IN_RATE = 3
+    statuses = [
+        client.post("/sign-in/", {"username": f"x{number}", "password": "w"}, REMOTE_ADDR="192.0.2.9").status_code
+        for number in range(5)
+    ]
+    assert statuses[-1] == 429 and 200 in statuses
+
+
+def test_a_password_is_changed_by_who_knows_the_old_one(signed_in: Client, ada: User) -> None:
+    old, new = "correct horse", "battery staple 9"
+    wrong = signed_in.post("/password/", {"old_password": "x", "new_password1": new, "new_password2": new})
+    assert wrong.status_code == 200 and "Not changed" in wrong.content.decode()
+    weak = signed_in.post(
+        "/password/", {"old_password": old, "new_password1": "password1", "new_password2": "password1"}
+    )
+    assert "too common" in weak.content.decode()
+    done = signed_in.post("/password/", {"old_password": old, "new_password1": new, "new_password2": new})
+    assert done.status_code == 302 and signed_in.get("/").status_code == 200
+    assert Client().post("/sign-in/", {"username": "ada", "password": new}).status_code == 302
+    assert "Change password" in signed_in.get("/").content.decode()
+
+
+def test_who_signs_in_elsewhere_has_no_password_here(signed_in: Client, ada: User) -> None:
+    ada.set_unusable_password()
+    ada.save()
+    signed_in.force_login(ada)
+    assert "there is no password here" in signed_in.get("/password/").content.decode()
+    assert "Change password" not in signed_in.get("/").content.decode()

@@ -125,5 +125,9 @@ urlpatterns = [
     path("undo/", undo.undo, name="undo"),
     path("preferences/", account.preferences, name="preferences"),
     path("sign-in/", account.sign_in, name="login"),
+    path("oidc/<str:provider_id>/login/", account.oidc_login, name="openid_connect_login"),
+    path("oidc/<str:provider_id>/login/callback/", account.oidc_callback, name="openid_connect_callback"),
+    path("oidc/cancelled/", account.oidc_cancelled, name="socialaccount_login_cancelled"),
+    path("password/", account.password, name="password"),
     path("sign-out/", account.sign_out, name="logout"),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from triage import words
+from triage.access.address import client_address, network_of
 from triage.access.rights import open_to_all, responders
 from triage.access.sight import seeing
 from triage.access.viewer import viewer_of
@@ -112,8 +112,8 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     """What a link shows. No sign-in, no names, no way to anything else. Who asks too often waits, also for links that
     never were: addresses can't be guessed.
     """
-    address = _address(request)
-    if (left := _too_often(f"share:{_network(address)}", 1)) is not None:
+    address = client_address(request)
+    if (left := _too_often(f"share:{network_of(address)}", 1)) is not None:
         return _wait(request, left)
     share = sharing.find_share(token)
     if share is None:
@@ -158,24 +158,6 @@ def _private(answer: HttpResponse) -> HttpResponse:
     answer.headers["Referrer-Policy"] = "no-referrer"
     answer.headers["Cache-Control"] = "private, no-store"
     return answer
-
-
-def _address(request: HttpRequest) -> str | None:
-    """Where the reader is: the nearest proxy's word only where one is set up."""
-    forwarded = request.headers.get("X-Forwarded-For", "") if settings.SECURE_PROXY_SSL_HEADER else ""
-    address = forwarded.rsplit(",", 1)[-1].strip() or request.META.get("REMOTE_ADDR", "")
-    try:
-        return str(ip_address(address))
-    except ValueError:
-        return None
-
-
-def _network(address: str | None) -> str:
-    """Whose openings count together: an address, of IPv6 the network that one subscriber has."""
-    if address is None or ":" not in address:
-        return address or "unknown"
-    without_scope = address.partition("%")[0]
-    return str(ip_network(f"{without_scope}/64", strict=False).network_address)
 
 
 def _attempt(pk: int) -> dict[str, Any]:
