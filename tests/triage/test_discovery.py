@@ -309,16 +309,80 @@ def test_a_running_attempt_that_makes_no_progress_is_diagnosed_while_it_runs(
         look_at_running(row.pk)  # it was looked at
     (attempt,) = Attempt.objects.all()
     assert attempt.workload.name == "stuck"
-    assert [row.facts["workload"]["name"] for row in RunningAttempt.objects.all()] == ["well"]
     work_off()
     attempt.refresh_from_db()
     assert (attempt.outcome, attempt.state, attempt.nodes) == ("hung", "Running", ["gpu-stuck"])
+    look_again()
+    attempt.refresh_from_db()
+    assert attempt.triage_run == 1, "it looks as it did"
 
     end = condition("Finished", True, "Failed", time.time())
     kubernetes.put(workload("stuck", *admitted(started), end))
     discover_source("k2/kueue")
     attempt.refresh_from_db()
     assert (attempt.state, attempt.triage_run) == ("Failed", 2)
+    assert [row.facts["workload"]["name"] for row in RunningAttempt.objects.all()] == ["well"]
+
+
+def look_again() -> None:
+    """The next look at each running attempt."""
+    RunningAttempt.objects.update(look_at=timezone.now() - timedelta(seconds=1))
+    for row in RunningAttempt.objects.all():
+        look_at_running(row.pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_running_attempt_that_makes_progress_again_is_no_longer_called_hung(
+    kubernetes: FakeKubernetes, configured: Callable[..., Path]
+) -> None:
+    now = time.time()
+    started = now - 3 * 3600
+    kubernetes.put(workload("slow", *admitted(started)))
+    kubernetes.put(pod("slow", 0, "gpu-a", created=started + 1))
+
+    def steps(first: float, last: float, begin: int) -> list[Line]:
+        at = [first + n * 12 for n in range(int((last - first) / 12))]
+        return [Line(int(when * 10**9), f"iteration {begin + n} | loss 2.1 | 12.1 s/it") for n, when in enumerate(at)]
+
+    before = steps(started + 60, now - 1500, 0)
+    kubernetes.write("research", "slow-worker-0", "pytorch", before, ended=False)
+    discover_source("k2/kueue")
+    look_again()
+    work_off()
+    attempt = Attempt.objects.get()
+    assert attempt.outcome == "hung"
+    first = attempt.diagnosis
+    kubernetes.write(
+        "research", "slow-worker-0", "pytorch", [*before, *steps(now - 200, now, len(before))], ended=False
+    )
+    look_again()
+    work_off()
+    attempt.refresh_from_db()
+    assert attempt.outcome != "hung" and attempt.diagnosis is not None and attempt.diagnosis.supersedes == first
+    events = attempt.events.filter(kind="triage.requested").order_by("pk")
+    assert [event.payload["reason"] for event in events] == ["looks hung while it runs", "makes progress again"]
+    assert RunningAttempt.objects.get().outcome == attempt.outcome
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_running_attempt_that_became_slow_is_diagnosed_degraded(
+    kubernetes: FakeKubernetes, configured: Callable[..., Path]
+) -> None:
+    now = time.time()
+    started = now - 4 * 3600
+    kubernetes.put(workload("slow", *admitted(started)))
+    kubernetes.put(pod("slow", 0, "gpu-a", created=started + 1))
+    at, lines = started + 60, []
+    while at < now - 5:
+        pace = 12.0 if at < now - 3600 else 40.0
+        lines.append(Line(int(at * 10**9), f"iteration {len(lines)} | loss 2.1 | {pace} s/it"))
+        at += pace
+    kubernetes.write("research", "slow-worker-0", "pytorch", lines, ended=False)
+    discover_source("k2/kueue")
+    look_again()
+    work_off()
+    attempt = Attempt.objects.get()
+    assert (attempt.outcome, attempt.state, attempt.blamed_nodes) == ("degraded", "Running", [])
 
 
 @pytest.mark.django_db(transaction=True)

@@ -6,6 +6,7 @@ import html
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.connectors.slurm.test_real_cluster import ENDS
 from tests.peers.slurm.cluster import Cluster, why_not
 from tests.peers.slurm.jobs import run_jobs
 from tests.triage.conftest import Fleet, wait_until
-from triage.models import Attempt, Discovery
+from triage.models import Attempt, Discovery, RunningAttempt
 from triage.services.sources import forget_configuration
 
 FIVE = ("python", "memory", "limit", "cancelled", "node")
@@ -107,3 +108,33 @@ def test_each_end_appears_by_itself_within_a_minute_with_the_right_answer(
     assert f'id="a-{attempt_of(jobs.ids["completed"]).pk}"' not in page
     with capsys.disabled():
         print("\nreal Slurm, seconds from end to answer:", {k: round(v.total_seconds(), 1) for k, v in waits.items()})
+
+
+HANGS = """#!/bin/bash
+for i in $(seq 60); do echo "$(date -u +%Y-%m-%dT%H:%M:%SZ) iteration $i/1000 | loss 2.$i"; sleep 1; done
+sleep 3000
+"""
+
+
+@pytest.mark.bench
+def test_a_job_that_hangs_is_diagnosed_while_it_runs(cluster: Cluster, watched: Fleet) -> None:
+    """Takes eleven minutes: nothing is called hung that was silent for less than eight."""
+    watched.worker()
+    watched.beat()
+    job = cluster.submit(HANGS, "-N2", "-J", "stuck")
+    began = time.monotonic()
+    wait_until(
+        lambda: Attempt.objects.filter(workload__workload_id=job, triage_state="done").exists(),
+        seconds=900, every=2, say=watched.logs,
+    )  # fmt: skip
+    attempt = attempt_of(job)
+    print(f"\nreal Slurm: a job that hung after 60 s was diagnosed {time.monotonic() - began:.0f} s after its start")
+    assert (attempt.outcome, attempt.state, attempt.blamed_nodes) == ("hung", "RUNNING", [])
+    assert cluster.state(job) == "RUNNING"
+    cluster.run("scancel", job)
+    wait_until(
+        lambda: Attempt.objects.filter(pk=attempt.pk, state__startswith="CANCELLED", triage_state="done").exists(),
+        seconds=90, every=1, say=watched.logs,
+    )  # fmt: skip
+    attempt.refresh_from_db()
+    assert attempt.outcome == "hung" and not RunningAttempt.objects.exists()

@@ -99,28 +99,43 @@ def record_found(found: FoundAttempt, cluster: ClusterConfig, source: SourceConf
 
 @transaction.atomic
 def record_ended(
+    facts: engine.Attempt, ref: str, cluster: ClusterConfig, source: SourceConfig, *, label: str, content_key: str
+) -> Attempt:
+    """Records an attempt that has ended, and asks for its triage when there is anything new."""
+    attempt = _record(facts, ref, cluster, source, label, content_key, f"found by {source.key}")
+    RunningAttempt.objects.filter(
+        cluster=cluster.name, workload_id=facts.workload.id, number=facts.number, connector=source.key
+    ).delete()
+    return attempt
+
+
+@transaction.atomic
+def record_running(
+    facts: engine.Attempt, ref: str, cluster: ClusterConfig, source: SourceConfig, outcome: str, reason: str
+) -> Attempt:
+    """Records what a running attempt looks like, and asks for its triage. It is looked at on until its end."""
+    label = facts.workload.name or facts.workload.id
+    return _record(facts, ref, cluster, source, label, f"live:{outcome}", reason)
+
+
+def _record(
     facts: engine.Attempt,
     ref: str,
     cluster: ClusterConfig,
     source: SourceConfig,
-    *,
-    label: str = "",
-    content_key: str = "",
-    reason: str = "",
+    label: str,
+    content_key: str,
+    reason: str,
 ) -> Attempt:
-    """Records an attempt, names all sources of its cluster, and asks for its triage when there is anything new."""
+    """Names all sources of the attempt's cluster, and asks for its triage when there is anything new."""
     Cluster.objects.update_or_create(name=cluster.name, defaults={"time_zone": cluster.time_zone})
-    known = _known(facts)
-    attempt, _ = record_attempt(_complete(facts, known))
-    RunningAttempt.objects.filter(
-        cluster=cluster.name, workload_id=facts.workload.id, number=facts.number, connector=source.key
-    ).delete()
+    attempt, _ = record_attempt(_complete(facts, _known(facts)))
     news = False
     for one, handle in handles(cluster, source, ref):
         _, changed = add_collection(attempt, one.key, short(handle, 1024), label=label, content_key=content_key)
         news = news or changed
     news = news or attempt.triage_state == TriageState.FAILED
-    if news and request_triage(attempt.pk, reason=(reason or f"found by {source.key}")[:200]):
+    if news and request_triage(attempt.pk, reason=reason[:200]):
         plan_recollection(attempt, cluster.recollect_after)
     return attempt
 
@@ -234,6 +249,7 @@ __all__ = [
     "record_ended",
     "record_found",
     "record_look",
+    "record_running",
     "renew_search",
     "running_to_look_at",
 ]

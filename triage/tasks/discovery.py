@@ -38,9 +38,9 @@ from triage.services.discovery import (
     keep_cursor,
     lease_look,
     lease_search,
-    record_ended,
     record_found,
     record_look,
+    record_running,
     renew_search,
     running_to_look_at,
 )
@@ -152,7 +152,7 @@ def _record(key: str, found: FoundAttempt) -> str:
 
 @app.task(name="triage.look_at_running", **RETRY)
 def look_at_running(running_id: int) -> None:
-    """Looks at a running attempt: one that stopped making progress is triaged while it still runs."""
+    """Looks at a running attempt: one that stopped making progress, or makes it again, is triaged while it runs."""
     row = RunningAttempt.objects.filter(pk=running_id).first()
     if row is None:
         return
@@ -168,18 +168,11 @@ def look_at_running(running_id: int) -> None:
     facts = _placed(msgspec.convert(running.facts, engine.Attempt), running, source)
     facts = msgspec.structs.replace(facts, ended_at=now.timestamp())
     outcome = _outcome_so_far(facts, running.ref, cluster, source)
+    if outcome != running.outcome and (outcome in STALLED or running.outcome in STALLED):
+        reason = f"looks {outcome} while it runs" if outcome in STALLED else "makes progress again"
+        logger.info("%s %s", running, reason)
+        record_running(facts, running.ref, cluster, source, outcome, reason)
     record_look(running, outcome)
-    if outcome in STALLED:
-        logger.info("%s looks %s while it runs", running, outcome)
-        _record_stalled(facts, running, cluster, source, outcome)
-
-
-def _record_stalled(
-    facts: engine.Attempt, running: RunningAttempt, cluster: ClusterConfig, source: SourceConfig, outcome: str
-) -> None:
-    reason = f"looks {outcome} while it runs"
-    label = facts.workload.name or facts.workload.id
-    record_ended(facts, running.ref, cluster, source, label=label, content_key=f"live:{outcome}", reason=reason)
 
 
 def _placed(facts: engine.Attempt, running: RunningAttempt, source: SourceConfig) -> engine.Attempt:
