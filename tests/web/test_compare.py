@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -15,6 +16,7 @@ from tests.web.test_hostile import FORBIDDEN, SCRIPT
 from triage.models import Attempt, Workload
 from triage.selectors.compare import bases, compare
 from triage.selectors.config_lines import settings_in
+from triage.selectors.pod_settings import is_pods, pod_settings
 
 __all__ = ["ATTEMPT", "collected"]
 
@@ -91,3 +93,51 @@ def test_an_attempt_without_another_says_so(signed_in: Client, make_attempt: Mak
     assert signed_in.get(reverse("compare", args=[alone.pk]), {"base": alone.pk}).status_code == 404
     assert signed_in.get(reverse("compare", args=[alone.pk]), {"base": 10**12}).status_code == 404
     assert Attempt.objects.count() == Workload.objects.count() == 1
+
+
+def pods(**changes: str) -> bytes:
+    container = {
+        "name": "pytorch", "image": changes.get("image", "registry.example/train:24.10"), "args": ["--lr", "1e-4"],
+        "env": [{"name": "NCCL_DEBUG", "value": changes.get("debug", "WARN")}, {"name": "HF_TOKEN", "value": "hf_x"}],
+        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+    }  # fmt: skip
+    told = {"name": "pytorch", "imageID": f"registry.example/train@sha256:{changes.get('digest', 'aaa')}"}
+    pod = {"kind": "Pod", "spec": {"containers": [container]}, "status": {"containerStatuses": [told]}}
+    return json.dumps({"kind": "List", "items": [pod, pod]}).encode()
+
+
+def test_images_and_what_else_the_pods_carry_are_compared_and_nothing_private(
+    collected: Collected,
+) -> None:
+    before = collected({"scheduler/pods.json": pods()})
+    again = ATTEMPT.replace("number: 1", "number: 2").encode()
+    now = collected({"attempt.yaml": again, "scheduler/pods.json": pods(digest="bbb", debug="INFO")})
+    found = {change.name: (change.before, change.after) for change in compare(now, before).settings}
+    assert found == {
+        "image digest of pytorch": ("sha256:aaa", "sha256:bbb"),  # the same tag, another image
+        "NCCL_DEBUG of pytorch": ("WARN", "INFO"),
+    }
+    assert compare(now, before).settings_alike == 3, "image, arguments, limit"
+
+
+@pytest.mark.parametrize(
+    "content", [b"\n", b"[]", b"{", b'{"items": 3}', b'{"items": [1, {"spec": {"containers": {}}}]}']
+)
+def test_pods_that_cannot_be_read_tell_nothing(content: bytes, collected: Collected) -> None:
+    attempt = collected({"scheduler/pods.json": content})
+    assert pod_settings(filter(is_pods, attempt.streams.all())) == {}
+
+
+def test_a_base_that_is_pinned_stays_while_one_walks_from_attempt_to_attempt(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    first, second, third = (make_attempt(id="900", number=number) for number in (1, 2, 3))
+    page = signed_in.get(reverse("attempt", args=[third.pk])).content.decode()
+    assert f'href="/attempts/{third.pk}/?base={second.pk}">pin it</a>' in page and "Against attempt 2<" in page
+    pinned = signed_in.get(reverse("attempt", args=[third.pk]), {"base": first.pk}).content.decode()
+    assert "Against attempt 1, pinned" in pinned and f'href="/attempts/{second.pk}/?base={first.pk}"' in pinned
+    assert f"/attempts/{third.pk}/compare/?base={first.pk}" in pinned
+    compared = signed_in.get(reverse("compare", args=[third.pk]), {"base": first.pk}).content.decode()
+    assert f'href="/attempts/{second.pk}/compare/?base={first.pk}"' in compared and "Attempt 1: the base" in compared
+    for odd in ("x", "0", str(third.pk), str(10**18), str(10**30)):
+        assert signed_in.get(reverse("attempt", args=[third.pk]), {"base": odd}).status_code == 200

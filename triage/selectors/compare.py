@@ -9,10 +9,11 @@ from typing import Any
 from django.db.models import Q
 
 from engine.model import Source
-from triage import times
+from triage import times, words
 from triage.models import Attempt, Stream
 from triage.selectors.config_lines import settings_of
 from triage.selectors.merged import failing_evidence
+from triage.selectors.pod_settings import is_pods, pod_settings
 from triage.selectors.streams import StreamGone
 from triage.text import printable
 
@@ -88,6 +89,12 @@ def bases(attempt: Attempt) -> list[Attempt]:
     return sorted(found, key=lambda other: other.workload_id != workload.pk)
 
 
+def siblings(attempt: Attempt) -> list[Attempt]:
+    """The attempts of the same workload by number, this one included: those that can be walked against one base."""
+    found = Attempt.objects.filter(workload=attempt.workload_id).select_related("workload", "diagnosis", "verdict")
+    return list(found.defer("diagnosis__contract").order_by("-number")[:100])[::-1]
+
+
 def quick(attempt: Attempt, base: Attempt) -> Comparison:
     """The differences that need nothing but the two rows; no query."""
     return Comparison(base, _nodes(attempt, base), tuple(_facts(attempt, base)))
@@ -130,7 +137,12 @@ def _facts(attempt: Attempt, base: Attempt) -> list[Change]:
     def row(of: Attempt) -> list[tuple[str, str]]:
         return [
             ("Verdict", of.title or str(of.get_triage_state_display())),
-            ("Domain", " ".join(part for part in (of.domain, of.sub_domain) if part)),
+            (
+                "Cause",
+                ", ".join(filter(None, (words.domain(of.domain), words.sub_domain(of.sub_domain))))
+                if of.domain
+                else "",
+            ),
             ("Blamed nodes", ", ".join(of.blamed_nodes[:12])),
             ("State", of.state),
             ("Exit code", of.exit_code or ""),
@@ -183,6 +195,6 @@ def _settings(attempt: Attempt) -> dict[str, str]:
     logs = attempt.streams.filter(source__in=(Source.APPLOG.value, Source.SCHEDULER.value)).exclude(blob="")
     streams: list[Stream] = sorted(logs[:2000], key=lambda stream: (stream.source, stream.rank or 0, stream.name))
     try:
-        return settings_of(streams[:CONFIG_STREAMS])
+        return pod_settings(filter(is_pods, streams)) | settings_of(streams[:CONFIG_STREAMS])
     except StreamGone:
         return {}

@@ -35,6 +35,7 @@ from triage.text import printable
 from triage.web.discussion import discussion
 from triage.web.htmx import fragment, is_htmx
 from triage.web.incident_report import attempt_summary
+from triage.web.logview import number
 from triage.web.views.timeline import timeline_context
 
 MAX_ROWS = 200
@@ -60,6 +61,7 @@ def attempt(request: HttpRequest, pk: int) -> HttpResponse:
     """The page. Without a diagnosis it shows how far triage is, and renews itself."""
     detail = detail_or_404(pk)
     unfinished = not detail.attempt.is_triaged
+    pinned, usual = _pinned(request, detail.attempt), usual_base(detail.attempt, detail.siblings)
     context: dict[str, Any] = {
         "section": "failures",
         "attempt": detail.attempt,
@@ -67,7 +69,8 @@ def attempt(request: HttpRequest, pk: int) -> HttpResponse:
         "unfinished": unfinished,
         "failed": detail.attempt.triage_state == TriageState.FAILED,
         "neighbours": neighbours(detail.attempt),
-        "against": quick(detail.attempt, base) if (base := usual_base(detail.attempt, detail.siblings)) else None,
+        "against": quick(detail.attempt, base) if (base := pinned or usual) else None,
+        "pinned": pinned,
         **_progress(detail),
         **discussion(request, detail.attempt),
     }
@@ -138,6 +141,15 @@ def download(body: str, kind: str, name: str) -> HttpResponse:
     answer = HttpResponse(body, content_type=kind)
     answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
+
+
+def _pinned(request: HttpRequest, found: Attempt) -> Attempt | None:
+    """The attempt that `?base=` names to compare with, also while one walks from attempt to attempt."""
+    wanted = number(request, "base")
+    if wanted is None or wanted == found.pk or wanted > 2**62:
+        return None
+    rows = Attempt.objects.select_related("workload", "diagnosis", "verdict", "verdict__diagnosis")
+    return rows.defer("diagnosis__contract", "verdict__diagnosis__contract").filter(pk=wanted).first()
 
 
 def _progress(detail: select.AttemptDetail) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from django.shortcuts import render
 
 from triage.access.rights import signed_in
 from triage.models import Attempt
-from triage.selectors.compare import bases, compare
+from triage.selectors.compare import bases, compare, siblings
 from triage.web.logview import number
 from triage.web.views.evidence import attempt_or_404
 
@@ -29,6 +29,7 @@ def comparison(request: HttpRequest, pk: int) -> HttpResponse:
         if base not in choices:
             context["choices"] = [base, *choices]
         context |= {
+            "strip": siblings(found),
             "comparison": made,
             "settings": made.settings[:SHOWN],
             "settings_left": max(0, len(made.settings) - SHOWN),
