@@ -115,4 +115,59 @@ def test_the_first_cited_line_of_a_stream_is_when_it_failed() -> None:
         ],
     }
     found = first_failures(contract)
-    assert found["a"][1] == "e3" and found["b"][1] == "e2"
+    assert found[("a", None)][1] == "e3" and found[("b", None)][1] == "e2"
+
+
+def ranked(count: int = 900) -> bytes:
+    """One log that four ranks write in turn, with a line of nobody between."""
+    lines = []
+    for n in range(count):
+        at = f"2026-10-05T02:{n // 60:02d}:{n % 60:02d}.000000Z"
+        lines.append(f"{n % 4}: {at} step {n}" if n % 10 else f"{at} launcher {n}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def test_a_log_that_many_ranks_write_is_parted_into_a_lane_a_rank(collected: Collected) -> None:
+    attempt = collected({"applog/out.log": ranked(), "syslog/gx-01.log": syslog("gx-01", 900)})
+    streams = sorted(attempt.streams.all(), key=lambda stream: stream.name)
+    merged = merge(attempt, streams, AT, {}, ranks=[1, 3, 9])
+    whose = [(lane.stream.source, lane.rank) for lane in merged.lanes]
+    assert whose == [("applog", 1), ("applog", 3), ("syslog", None)]
+    for lane, rank in ((0, 1), (1, 3)):
+        own = [row.line for row in merged.lines if row.lane == lane]
+        assert own and all(line.text.startswith(f"{rank}: ") for line in own)
+    between = [row for row in merged.lines if merged.first and merged.last and row.lane == 0]
+    numbers = [row.line.number for row in between]
+    missing = [n for n in range(numbers[0], numbers[-1]) if (n - 1) % 4 == 1 and (n - 1) % 10 and n not in numbers]
+    assert missing == [], "no line of the rank is left out"
+
+
+def test_a_log_of_another_rank_has_no_lane_and_a_number_within_a_node_is_counted_on(collected: Collected) -> None:
+    log = b"".join(b"[default%d]:2026-10-05T02:03:%02dZ x\n" % (n % 2, n) for n in range(40))
+    attempt = collected({
+        "applog/gx-02.log": log,
+        "applog/rank-7.log": b"2026-10-05T02:03:00Z seven\n",
+    })  # fmt: skip
+    Attempt.objects.filter(pk=attempt.pk).update(gpus_per_node=4)
+    attempt = Attempt.objects.get(pk=attempt.pk)
+    streams = sorted(attempt.streams.all(), key=lambda stream: stream.name)
+    merged = merge(attempt, streams, AT, {}, ranks=[5])
+    assert [lane.rank for lane in merged.lanes] == [5], "the second rank of the second node"
+    assert {row.rank for row in merged.lines} == {5}
+
+
+def test_ranks_are_typed_and_stay_in_the_addresses(signed_in: Client, collected: Collected) -> None:
+    attempt = collected({"applog/out.log": ranked()})
+    page = signed_in.get(lanes_url(attempt, "?stream=applog/out.log&ranks=0-2&at=02:03:00")).content.decode()
+    assert page.count("<strong>rank ") == 3 and 'value="0-2"' in page
+    assert '<b class="lane-mark">B</b><span>rank 1</span>' in page
+    without_b = re.search(r'href="(\?[^"]+)" aria-label="Without lane B"', page)
+    assert without_b and "ranks=0%2C2" in without_b[1]
+    later = re.findall(r'href="(\?stream=[^"]+at=[^"]+)"', page)[-1].replace("&amp;", "&")
+    assert page.count("Without lane") == 3 and "ranks=0%2C1%2C2" in later
+    mixed = signed_in.get(lanes_url(attempt, "?stream=applog/out.log&at=02:03:00")).content.decode()
+    assert re.search(r"<span>applog/out.log r3</span>", mixed), "which rank wrote a line is said without a choice too"
+    for odd in ("x", "1-", "%3Cscript%3E", "9999999999"):
+        refused = signed_in.get(lanes_url(attempt, f"?ranks={odd}")).content.decode()
+        assert "is no list of ranks" in refused and SCRIPT not in refused
+    assert "No line of these ranks" in signed_in.get(lanes_url(attempt, "?ranks=77")).content.decode()

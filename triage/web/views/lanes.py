@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,6 +27,11 @@ from triage.web.views.evidence import attempt_or_404, story_or_none
 MAX_LISTED = 200
 """Streams that the form offers."""
 LETTERS = "ABCDEFGH"
+MAX_RANKS = 256
+"""That can be asked for; MAX_LANES of those that write are shown."""
+Fails = dict[tuple[str, int | None], tuple[datetime, str]]
+_PARTS = re.compile(r"[\s,]+")
+_RANKS = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
 
 
 @dataclass(frozen=True)
@@ -63,15 +70,17 @@ class MergedShown:
 
 @signed_in
 def lanes(request: HttpRequest, pk: int) -> HttpResponse:
-    """`?stream=..&stream=..&at=..`; without them the streams of the diagnosis around its root."""
+    """`?stream=..&stream=..&at=..&ranks=24-31`; without them the streams of the diagnosis around its root."""
     found = attempt_or_404(pk)
     story = story_or_none(found)
     streams = list(found.streams.filter(source__in=("applog", "syslog", "scheduler")).exclude(blob="")[:5000])
     chosen = _chosen(request, streams, story)
     contract = story.diagnosis.contract if story else None
-    fails = first_failures(contract) if contract else {}
+    fails: Fails = first_failures(contract) if contract else {}
     at, refused = _moment(request, found, chosen, story)
-    merged = merge(found, chosen, at, corrections(contract) if contract else {}) if at and chosen else None
+    ranks = typed_ranks(request.GET.get("ranks", ""))
+    corrected = corrections(contract) if contract else {}
+    merged = merge(found, chosen, at, corrected, ranks=ranks or ()) if at and chosen else None
     picked = {stream.pk for stream in chosen}
     context: dict[str, Any] = {
         "section": "failures",
@@ -80,6 +89,9 @@ def lanes(request: HttpRequest, pk: int) -> HttpResponse:
         "at": at,
         "refused": refused,
         "too_many": len(request.GET.getlist("stream")) > MAX_LANES,
+        "ranks": request.GET.get("ranks", "").strip()[:200],
+        "ranks_refused": ranks is None,
+        "by_rank": bool(ranks),
         "most": MAX_LANES,
         "streams": [(stream, printable(stream.name), stream.pk in picked) for stream in _listed(streams, picked)],
         "streams_left": max(0, len(streams) - MAX_LISTED),
@@ -88,6 +100,18 @@ def lanes(request: HttpRequest, pk: int) -> HttpResponse:
     if merged is not None and at is not None:
         context |= _shown(request, found, story, merged, fails, at)
     return render(request, "evidence/lanes.html", context)
+
+
+def typed_ranks(text: str) -> list[int] | None:
+    """`24-31, 3` as ranks in their order; none for an empty text, None for what isn't ranks."""
+    ranks: list[int] = []
+    for word in filter(None, _PARTS.split(text.strip())):
+        match = _RANKS.fullmatch(word)
+        if match is None:
+            return None
+        low, high = sorted((int(match[1]), int(match[2] or match[1])))
+        ranks += range(low, min(high, low + MAX_RANKS - 1) + 1)
+    return sorted(set(ranks))[:MAX_RANKS]
 
 
 def _listed(streams: list[Stream], picked: set[int]) -> list[Stream]:
@@ -128,38 +152,52 @@ def _shown(
     found: Attempt,
     story: Story | None,
     merged: Merged,
-    fails: dict[str, tuple[datetime, str]],
+    fails: Fails,
     moment: datetime,
 ) -> dict[str, Any]:
-    order = sorted((fails[lane.stream.name][0], lane.number) for lane in merged.lanes if lane.stream.name in fails)
+    order = sorted((fails[_key(lane)][0], lane.number) for lane in merged.lanes if _key(lane) in fails)
     first_of_all = order[0] if order else None
     places = {number: index + 1 for index, (_, number) in enumerate(order)}
-    names = [lane.stream.name for lane in merged.lanes]
+    ranks = request.GET.get("ranks", "").strip()
     at = request.GET.get("at", "")
     heads = []
     for lane in merged.lanes:
-        failed = fails.get(lane.stream.name)
+        failed = fails.get(_key(lane))
         since = (failed[0] - first_of_all[0]).total_seconds() if failed and first_of_all else 0.0
-        others = [name for name in names if name != lane.stream.name]
+        rest = [other for other in merged.lanes if other.number != lane.number]
         heads.append(
             LaneShown(
                 LETTERS[lane.number], lane.number + 1, lane, printable(lane.stream.name),
                 failed[0] if failed else None, places.get(lane.number), times.duration(since) if since else "",
-                "?" + urlencode([("stream", name) for name in others] + ([("at", at)] if at else [])) if others else "",
+                _address(rest, ranks, at) if rest else "",
             )
         )  # fmt: skip
-    first_ref = fails[merged.lanes[first_of_all[1]].stream.name][1] if first_of_all else None
+    first_ref = fails[_key(merged.lanes[first_of_all[1]])][1] if first_of_all else None
     return {
         "heads": heads,
         "rows": _rows(found, story, merged, first_ref, moment),
-        "earlier": _paged(names, merged.first) if merged.has_before else "",
-        "later": _paged(names, merged.last) if merged.has_after else "",
+        "earlier": _address(merged.lanes, ranks, _machine(merged.first)) if merged.has_before else "",
+        "later": _address(merged.lanes, ranks, _machine(merged.last)) if merged.has_after else "",
         "skewed": [head for head in heads if head.info.correction],
     }
 
 
-def _paged(names: list[str], at: datetime | None) -> str:
-    return "?" + urlencode([*(("stream", name) for name in names), ("at", times.machine(at))]) if at else ""
+def _key(lane: LaneInfo) -> tuple[str, int | None]:
+    return lane.stream.name, lane.rank
+
+
+def _address(lanes: Sequence[LaneInfo], ranks: str, at: str) -> str:
+    """Of the page with these lanes. Ranks stay as they were typed, or are those of the lanes that are left."""
+    pairs = [("stream", name) for name in dict.fromkeys(lane.stream.name for lane in lanes)]
+    if ranks:
+        own = [lane.rank if lane.rank is not None else lane.stream.rank for lane in lanes]
+        left = sorted({rank for rank in own if rank is not None})
+        pairs.append(("ranks", ",".join(map(str, left)) if left else ranks))
+    return "?" + urlencode(pairs + ([("at", at)] if at else []))
+
+
+def _machine(at: datetime | None) -> str:
+    return times.machine(at) if at else ""
 
 
 def _rows(
@@ -171,7 +209,7 @@ def _rows(
         for shown in logview.shown(lines, logview.here(story, lane.stream), source=lane.stream.source):
             by_lane[(lane.number, shown.number)] = shown
     addresses = [reverse("stream", args=[found.pk, lane.stream.name]) for lane in merged.lanes]
-    owners = [_owner(lane.stream) for lane in merged.lanes]
+    owners = [_owner(lane) for lane in merged.lanes]
     rows = []
     before: datetime | None = None
     is_past = False
@@ -180,7 +218,7 @@ def _rows(
         wait = (row.at - before).total_seconds() if before else 0.0
         rows.append(
             MergedShown(
-                LETTERS[row.lane], row.lane + 1, owners[row.lane], shown, row,
+                LETTERS[row.lane], row.lane + 1, _who(owners[row.lane], row), shown, row,
                 f"{addresses[row.lane]}?line={row.line.number}#L{row.line.number}",
                 bool(first_ref and shown.item and shown.item.id == first_ref),
                 times.duration(wait) if wait >= 30 else "", not is_past and row.at >= moment,
@@ -190,5 +228,13 @@ def _rows(
     return rows
 
 
-def _owner(stream: Stream) -> str:
+def _owner(lane: LaneInfo) -> str:
+    stream = lane.stream
+    if lane.rank is not None:
+        return f"rank {lane.rank}"
     return printable(stream.node or (f"rank {stream.rank}" if stream.rank is not None else stream.name))
+
+
+def _who(owner: str, row: MergedLine) -> str:
+    """The lane's owner; of a log that many ranks write, with the rank of this line."""
+    return owner if row.rank is None or owner.startswith("rank ") else f"{owner} r{row.rank}"
