@@ -8,6 +8,8 @@ from math import exp, lgamma, log, sqrt
 
 Z = 1.959963984540054
 """Of the normal distribution, for 95 % in the middle."""
+Z_STRICT = 3.290526731491925
+"""The same for 99.9 %: for when many are looked at and one in forty would stand out by chance."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +23,14 @@ class Share:
     high: float
 
 
-def wilson(hits: int, trials: int) -> Share:
+def wilson(hits: int, trials: int, z: float = Z) -> Share:
     """The share of hits and its interval; 0 to 1 when nothing was tried."""
     if trials <= 0:
         return Share(0, 0, 0.0, 0.0, 1.0)
     share = hits / trials
-    middle = share + Z * Z / (2 * trials)
-    spread = Z * sqrt(share * (1 - share) / trials + Z * Z / (4 * trials * trials))
-    scale = 1 + Z * Z / trials
+    middle = share + z * z / (2 * trials)
+    spread = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    scale = 1 + z * z / trials
     low = 0.0 if hits == 0 else max(0.0, (middle - spread) / scale)
     high = 1.0 if hits == trials else min(1.0, (middle + spread) / scale)
     return Share(hits, trials, share, low, high)

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
+from tests.web.figures import followed
 from triage.models import Attempt
 from triage.selectors.insights import Scope, insights, minute
 from triage.selectors.rules import known_ids, list_rules, matching_ids, rule_detail
@@ -44,15 +45,7 @@ def links(page: str, text: str) -> list[str]:
 def test_figures_agree_with_the_lists_that_they_lead_to(signed_in: Client, week: list[Attempt]) -> None:
     page = signed_in.get("/insights/").content.decode()
     assert "3 failures" in page and "Hardware" in page
-    followed = 0
-    for count, url in {
-        (int(count), html.unescape(url)) for url, count in re.findall(r'href="(/\?q=[^"]+)">(\d+)</a>', page)
-    }:
-        shown = signed_in.get(url).content.decode()
-        found = re.search(r'<p class="soft">(\d+) attempts?', shown)
-        assert found and int(found.group(1)) == count, (url, count)
-        followed += 1
-    assert followed >= 6
+    assert followed(signed_in, page) >= 6
 
 
 def test_weeks_are_those_of_the_search_box(week: list[Attempt]) -> None:

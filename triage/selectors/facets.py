@@ -182,10 +182,10 @@ def _in_one_scan(narrowed: AttemptFilter, top: int) -> Read:
 
 
 def _wide(narrowed: AttemptFilter) -> AttemptFilter:
-    """Without the filters of COLUMNS. What succeeded is counted apart: most attempts do, and the index of failures is
-    small.
+    """Without the filters of COLUMNS. What succeeded and is left out is counted apart: most attempts do, and the index
+    of failures is small.
     """
-    return replace(narrowed.without(*COLUMNS), failures=SUCCEEDED not in narrowed.outcome)
+    return narrowed.without(*COLUMNS)
 
 
 def _as_value(condition: Q) -> ExpressionWrapper:

@@ -19,6 +19,8 @@ from triage.selectors.filters import AttemptFilter, printable_value, read_moment
 
 MAX_LENGTH = 2000
 MAX_TERMS = 40
+ANY = "any"
+"""As an outcome: no condition, but what succeeded is not left out."""
 WORD = ""
 """The field of a term that is only text."""
 
@@ -49,7 +51,7 @@ FIELDS: dict[str, Field] = {
         Field("user", "who submitted it", "user", example="ada"),
         Field("cluster", "cluster", "cluster", example="c1"),
         Field("queue", "queue or team", "queue", example="pretrain"),
-        Field("outcome", "how it ended", "outcome", tuple(Outcome)),
+        Field("outcome", "how it ended; any: also what succeeded", "outcome", (*Outcome, ANY)),
         Field("workload", "name or id of the job", "workload", example="48213"),
         Field("rule", "rule of the root cause", "rule", example="pytorch.*"),
         Field("saw", "rule that matched anywhere", "matched", example="nccl.*"),
@@ -292,6 +294,8 @@ def _for_column(term: Term, me: str) -> list[str]:
     if term.field == "xid":
         number = str(int(term.value))
         return [f"xid.{number}", f"xid.{number}-*"]
+    if term.field == "outcome" and term.value == ANY:
+        return []
     if term.field == "assignee" and term.value == "me" and me:
         return [me]
     return [term.value]

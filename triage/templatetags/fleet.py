@@ -12,7 +12,8 @@ from django.urls import reverse
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from triage.selectors.query import Query, Term
+from triage.selectors.nodes import Device, NodePage
+from triage.selectors.query import WORD, Query, Term
 from triage.selectors.rules import plain_title
 from triage.web import inbox
 
@@ -44,6 +45,14 @@ def list_url(*pairs: str) -> str:
     """The failures with these fields: `{% list_url "domain" "hardware" "ended" "7d" %}`; empty values are left out."""
     terms = tuple(Term(name, str(value)) for name, value in zip(pairs[::2], pairs[1::2], strict=True) if value)
     return inbox.list_address(str(Query(terms)))
+
+
+@register.simple_tag
+def device_url(node: NodePage, device: Device) -> str:
+    """The failures that are blamed on a node and began at one of its devices."""
+    cluster = (Term("cluster", node.cluster.name),) if node.cluster.name else ()
+    terms = (Term("node", node.name), *cluster, Term(WORD, f"{node.name}/{device.name}"))
+    return inbox.list_address(str(Query((*terms, Term("after", node.days[0].day.isoformat())))))
 
 
 @register.filter

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
+from triage import words
 from triage.selectors.nodes import Day
 from triage.statistics import Share
 from triage.times import MONTHS
 
 STEP, BAR = 12, 10
 """Pixels a day, and of its bar."""
+TOGETHER = 7
+"""Days within which the same cause is said once."""
+CHARACTER = 7.2
+"""About the width of a letter."""
 _ENDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -24,12 +29,17 @@ class Bar:
     kind: str
     domain: str = ""
     title: str = ""
+    url: str = ""
+    """The list behind it."""
 
 
 @dataclass(frozen=True)
 class Label:
     x: float
     text: str
+    end: bool = False
+    """The text ends there instead of beginning there."""
+    domain: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,28 +51,74 @@ class Strip:
     months: list[Label]
     marks: list[Label] = field(default_factory=list)
     """Where a person noted something."""
+    causes: list[Label] = field(default_factory=list)
+    """What the node was to blame for, where there is room to say it."""
 
 
-def strip(days: Sequence[Day], noted: Sequence[date] = ()) -> Strip:
+def strip(days: Sequence[Day], noted: Sequence[date] = (), urls: Mapping[date, str] | None = None) -> Strip:
     """A bar a day: high when the node was to blame, half when an attempt failed for another reason, low when all went
-    well, a line when nothing ran.
+    well, a line when nothing ran. `urls` are the lists behind the days.
     """
-    bars, months = [], []
+    bars, months, urls = [], [], urls or {}
     at = {day.day: number for number, day in enumerate(days)}
     for number, day in enumerate(days):
         x = number * STEP
+        more = {"title": _told(day), "url": urls.get(day.day, "")}
         if day.blamed:
-            bars.append(Bar(x, 6, BAR, 40, "b", day.domain or "unattributed"))
+            bars.append(Bar(x, 22, BAR, 40, "b", day.domain or "unattributed", **more))
         elif day.failed:
-            bars.append(Bar(x, 22, BAR, 24, "b past"))
+            bars.append(Bar(x, 38, BAR, 24, "b past", **more))
         elif day.attempts:
-            bars.append(Bar(x, 36, BAR, 10, "b past"))
+            bars.append(Bar(x, 52, BAR, 10, "b past", **more))
         else:
-            bars.append(Bar(x, 44, BAR, 2, "stall"))
+            bars.append(Bar(x, 60, BAR, 2, "stall", **more))
         if day.day.day == 1 or (number == 0 and day.day.day < 25):
             months.append(Label(x, f"{day.day.day} {MONTHS[day.day.month - 1]}"))
     marks = [Label(at[day] * STEP + BAR / 2, "") for day in sorted(set(noted)) if day in at]
-    return Strip(len(days) * STEP, bars, months, marks)
+    return Strip(len(days) * STEP, bars, months, marks, _causes(days))
+
+
+def _told(day: Day) -> str:
+    """What a bar says when one points at it."""
+    said = f"{day.day.day} {MONTHS[day.day.month - 1]}: "
+    if not day.attempts:
+        return said + "nothing ran"
+    said += words.count(day.attempts, "attempt")
+    return said + (f", {day.failed:,} failed" if day.failed else "") + (f", {day.blamed:,} by it" if day.blamed else "")
+
+
+def short_cause(rule: str, sub_domain: str) -> str:
+    """A cause in a word or two: `Xid 149`, `NVLink`."""
+    family, _, name = rule.partition(".")
+    number = name.partition("-")[0]
+    if family in ("xid", "sxid") and number.isdecimal():
+        return f"{'Xid' if family == 'xid' else 'SXid'} {number}"
+    return words.sub_domain(sub_domain)
+
+
+def _causes(days: Sequence[Day]) -> list[Label]:
+    """The causes above their bars, the newest first in line for the room; those of one week and kind together."""
+    groups: list[tuple[str, str, list[int], int]] = []
+    for number, day in enumerate(days):
+        if not day.blamed:
+            continue
+        name = short_cause(day.rule, day.sub_domain)
+        if groups and groups[-1][0] == name and number - groups[-1][2][-1] <= TOGETHER:
+            _, domain, places, times = groups[-1]
+            groups[-1] = (name, domain, [*places, number], times + day.blamed)
+        else:
+            groups.append((name, day.domain, [number], day.blamed))
+    labels: list[Label] = []
+    free_until, width = float(len(days) * STEP), len(days) * STEP
+    for name, domain, places, times in reversed(groups):
+        text = name if times == 1 else f"{name}, {times:,} times"
+        begin, wide = float(places[0] * STEP), len(text) * CHARACTER
+        end = begin + wide > width
+        left = places[-1] * STEP + BAR - wide if end else begin
+        if text and left >= 0 and left + wide <= free_until:
+            labels.append(Label(places[-1] * STEP + BAR if end else begin, text, end, domain or "unattributed"))
+            free_until = left - CHARACTER
+    return labels[::-1]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from triage.models import Audience, SavedView, TriageState, VerdictStatus
 from triage.selectors import facets as facet
 from triage.selectors.attempts import NO_NODE, AttemptFilter, Order, count_attempts, count_each
 from triage.selectors.filters import read_moment
-from triage.selectors.query import WORD, Query, Term, read_query
+from triage.selectors.query import ANY, WORD, Query, Term, read_query
 from triage.services.saved_views import default_view, visible_views
 from triage.text import cut, printable
 
@@ -86,7 +86,8 @@ class View:
     def narrowed(self, user: User | None = None) -> AttemptFilter:
         """What the list is narrowed to: successes are hidden unless an outcome is asked for."""
         narrowed = self.query.to_filter(me=user.get_username() if user else "")
-        return narrowed if Outcome.SUCCEEDED in narrowed.outcome else replace(narrowed, failures=True)
+        shown = Outcome.SUCCEEDED in narrowed.outcome or ANY in self.query.values("outcome")
+        return narrowed if shown else replace(narrowed, failures=True)
 
 
 def list_address(text: str = "") -> str:
@@ -136,6 +137,8 @@ def boxes(view: View, counts: facet.Counts) -> list[Box]:
         ]
         if name == "node" and (counts.no_node or NO_NODE in picked):
             choices.append(Choice(NO_NODE, "No node to blame", counts.no_node, NO_NODE in picked))
+        if name == "outcome" and ANY in picked:
+            choices.append(Choice(ANY, "Any, also succeeded", counts.total, True))
         if name == "triage" and not picked and all(choice.value == TriageState.DONE for choice in choices):
             continue
         if choices:

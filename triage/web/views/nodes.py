@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -17,9 +17,10 @@ from triage.access.roles import Role
 from triage.models import Cluster
 from triage.selectors import nodes as select
 from triage.selectors.filters import printable_value
+from triage.selectors.query import Query, Term
 from triage.services import nodes as service
 from triage.templatetags.fleet import node_url
-from triage.web import figures, undo
+from triage.web import figures, inbox, undo
 from triage.web.tables import csv_answer
 
 MAX_CSV = 100_000
@@ -120,6 +121,14 @@ def _service_back(user: User, facts: dict[str, Any]) -> str:
     return "Recorded as in service again" if facts["drained"] else "Recorded as drained again"
 
 
+def _lists(node: select.NodePage) -> dict[date, str]:
+    """The failures of each day on which one ended here."""
+    own = (Term("on", node.name), *((Term("cluster", node.cluster.name),) if node.cluster.name else ()))
+    days = [day.day for day in node.days if day.failed]
+    spans = [(Term("after", day.isoformat()), Term("before", (day + timedelta(days=1)).isoformat())) for day in days]
+    return {day: inbox.list_address(str(Query((*own, *span)))) for day, span in zip(days, spans, strict=True)}
+
+
 def _page(request: HttpRequest, name: str) -> HttpResponse:
     if not name or "\x00" in name:
         raise Http404
@@ -134,7 +143,9 @@ def _page(request: HttpRequest, name: str) -> HttpResponse:
     context: dict[str, Any] = {
         "section": "nodes",
         "node": node,
-        "strip": figures.strip(node.days, [event.happened_at.date() for event in node.events]),
+        "strip": figures.strip(node.days, [event.happened_at.date() for event in node.events], _lists(node)),
+        "since": node.days[0].day,
+        "most_faults": select.MAX_FAULTS,
         "bad_days": [(day, day.day + timedelta(days=1)) for day in reversed(node.days) if day.failed],
         "days": select.DAYS,
     }
