@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -276,9 +276,20 @@ def who_is_missing(placed: Sequence[Placed], dumps: Dumps, places: Places, strea
         return _by_peers(placed, places, streams) or Missing()
     missing.nodes = tuple(sorted({places.ranks[rank] for rank in missing.ranks if rank in places.ranks}))
     if len(missing.ranks) <= 8:
-        said = last_words(missing.ranks, streams)
+        said = last_words(_logs_of(missing.ranks, places, streams))
         missing.facts += [_silence(rank, words, places) for rank, words in sorted(said.items())]
     return missing
+
+
+def _logs_of(ranks: Sequence[int], places: Places, streams: Sequence[Stream]) -> Iterator[tuple[Stream, Sequence[int]]]:
+    """The logs in which some of the ranks may speak for themselves: never those of other nodes or ranks."""
+    for stream in streams:
+        if stream.source is Source.APPLOG:
+            node = places.stream_node(stream)
+            own = [rank for rank in ranks if node is None or places.ranks.get(rank) in (None, node)]
+            own = own if stream.rank is None else [rank for rank in own if rank == stream.rank]
+            if own:
+                yield stream, own
 
 
 def _by_dumps(dumps: Dumps) -> Missing | None:

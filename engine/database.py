@@ -25,12 +25,12 @@ OnMatch = Callable[[int, int, int, int, Any], bool | None]
 class Database:
     """Patterns compiled for one scan over many bytes; may be used by several threads at once."""
 
-    def __init__(self, patterns: Sequence[tuple[str, int]], *, once_each: bool = False) -> None:
+    def __init__(self, patterns: Sequence[tuple[str, int]], *, once_each: bool = False, kept: bool = True) -> None:
         """Patterns in the scanner's form with the numbers that are told of their matches. `once_each`: a number is told
-        once a scan, which is faster.
+        once a scan, which is faster. `kept`: in the cache, for the next process.
         """
         flags = hyperscan.HS_FLAG_SINGLEMATCH if once_each else 0
-        self._database = _compiled(patterns, flags)
+        self._database = _known(patterns, flags) if kept else _compiled(patterns, flags)
         self._scratch = threading.local()
 
     def scan(self, data: Bytes, on_match: OnMatch) -> None:
@@ -47,7 +47,7 @@ class Database:
         return found
 
 
-def _compiled(patterns: Sequence[tuple[str, int]], flags: int) -> Any:
+def _known(patterns: Sequence[tuple[str, int]], flags: int) -> Any:
     digest = hashlib.sha256(repr((list(patterns), flags, metadata.version("hyperscan"))).encode()).hexdigest()
     stored = cache.get_bytes(f"scan-{digest}.hs")
     if stored is not None:
@@ -57,13 +57,18 @@ def _compiled(patterns: Sequence[tuple[str, int]], flags: int) -> Any:
             return database
         except (hyperscan.error, ValueError, TypeError):
             pass
+    database = _compiled(patterns, flags)
+    cache.put_bytes(f"scan-{digest}.hs", hyperscan.dumpb(database))
+    return database
+
+
+def _compiled(patterns: Sequence[tuple[str, int]], flags: int) -> Any:
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     database.compile(
         expressions=[pattern.encode() for pattern, _ in patterns],
         ids=[number for _, number in patterns],
         flags=[flags] * len(patterns),
     )
-    cache.put_bytes(f"scan-{digest}.hs", hyperscan.dumpb(database))
     return database
 
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from engine.blocks import Block, blocks
+from engine.blocks import Block, blocks, line_end, starts_of
+from engine.cleaning import Slice
+from engine.database import Database
 from engine.lines import Line, clean
-from engine.model import Source, Stream
+from engine.model import Stream
 
 TAIL = 16 * 2**20
 """Bytes at the end of a log that are looked at: a rank that everyone waits for fell silent not long ago."""
+FIRST_LOOK = 64 << 10
 _OTHERS_WORDS = re.compile(
     rb"NCCL |ProcessGroup|TCPStore|[Ww]atchdog|frame #|Exception raised|terminate called"
     rb"|what\(\):|Traceback|srun:|slurmstepd"
 )
 """What libraries say in a rank's name."""
-_ANY_LINE = re.compile(rb"(?m)^[^\n]+")
+_ANY_LINE = re.compile(rb"[^\n]")
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -29,17 +32,14 @@ class Words(msgspec.Struct, frozen=True):
     line: Line
 
 
-def last_words(ranks: Iterable[int], streams: Sequence[Stream]) -> dict[int, Words]:
-    """What each of the ranks said last. Every log is read once, from its end only the last part is kept."""
-    wanted, found = set(ranks), dict[int, list[Words]]()
-    for stream in streams:
-        if stream.source is not Source.APPLOG or (stream.rank is not None and stream.rank not in wanted):
-            continue
-        tail = _tail(stream)
-        for rank in sorted(wanted if stream.rank is None else {stream.rank}):
-            said = _said_by(rank, stream, tail)
-            if said is not None:
-                found.setdefault(rank, []).append(said)
+def last_words(logs: Iterable[tuple[Stream, Collection[int]]]) -> dict[int, Words]:
+    """What each rank said last. Each log comes with the ranks that may speak in it; it is read once, and looked at from
+    its end on as far as is needed.
+    """
+    found = dict[int, list[Words]]()
+    for stream, ranks in logs:
+        for rank, words in _said(ranks, stream).items():
+            found.setdefault(rank, []).append(words)
     return {rank: max(said, key=_weight) for rank, said in found.items()}
 
 
@@ -49,28 +49,63 @@ def _weight(words: Words) -> tuple[bool, float, int, str]:
     return (words.stream.rank is not None, stamp.naive if stamp else -1.0, words.offset, words.stream.name)
 
 
+def _said(ranks: Collection[int], stream: Stream) -> dict[int, Words]:
+    own = {rank: _ANY_LINE if stream.rank == rank else _own_line(rank) for rank in sorted(ranks)}
+    mentions = Database([form for rank in own for form in _mentions(rank)], kept=False)
+    found: dict[int, Words] = {}
+    for block in _tail(stream):
+        for begin, end in _backwards(block):
+            starts: dict[int, set[int]] = {}
+            if stream.rank in own:
+                starts[stream.rank] = set(starts_of(block.data, begin, end))
+            else:
+                for start, rank, _ in Slice(block.data, begin, end, None).matches(mentions):
+                    starts.setdefault(rank, set()).add(start)
+            for rank in own.keys() - found.keys():
+                for start in sorted(starts.get(rank, ()), reverse=True):
+                    line = block.data[start : line_end(block, start)]
+                    if own[rank].match(line) and not _OTHERS_WORDS.search(line):
+                        number = block.line + block.data.count(b"\n", block.start, start)
+                        found[rank] = Words(stream, block.base + start, number, clean(line))
+                        break
+            if len(found) == len(own):
+                return found
+    return found
+
+
+def _own_line(rank: int) -> re.Pattern[bytes]:
+    return re.compile(rb" {0,6}%d: |[^\n]{0,80}\[rank%d\]|[^\n]{0,80}\b[Rr]ank[ =:]?%d\b" % ((rank,) * 3))
+
+
+def _mentions(rank: int) -> tuple[tuple[str, int], ...]:
+    """For the scanner: what stands in a line that names the rank."""
+    return (
+        (rf"(?m)^\x20{{0,6}}{rank}\x3a\x20", rank),
+        (rf"\[rank{rank}\]", rank),
+        (rf"\b[Rr]ank[\x20=\x3a]?{rank}\b", rank),
+    )
+
+
 def _tail(stream: Stream) -> list[Block]:
-    """The last blocks of a stream, from the end."""
+    """The last blocks of a stream, from the end, without what stands before its last TAIL bytes."""
     kept: deque[Block] = deque()
-    size = 0
     for block in blocks(stream):
         kept.append(block)
-        size += block.end - block.start
-        while size - (kept[0].end - kept[0].start) >= TAIL:
-            first = kept.popleft()
-            size -= first.end - first.start
+        low = block.base + block.end - TAIL
+        while kept[0].base + kept[0].end <= low:
+            kept.popleft()
+    if kept and kept[0].base + kept[0].start < low:
+        first = kept[0]
+        cut = first.data.find(b"\n", low - first.base - 1, first.end) + 1 or first.end
+        lines = first.data.count(b"\n", first.start, cut)
+        kept[0] = msgspec.structs.replace(first, start=cut, line=first.line + lines)
     return list(reversed(kept))
 
 
-def _said_by(rank: int, stream: Stream, tail: Sequence[Block]) -> Words | None:
-    own = re.compile(rb"(?m)^(?: {0,6}%d: |[^\n]{0,80}\[rank%d\]|[^\n]{0,80}\b[Rr]ank[ =:]?%d\b)[^\n]*" % ((rank,) * 3))
-    pattern = _ANY_LINE if stream.rank == rank else own
-    for block in tail:
-        last = None
-        for match in pattern.finditer(block.data, block.start, block.end):
-            if not _OTHERS_WORDS.search(match[0]):
-                last = match
-        if last is not None:
-            number = block.line + block.data.count(b"\n", block.start, last.start())
-            return Words(stream, block.base + last.start(), number, clean(last[0]))
-    return None
+def _backwards(block: Block) -> Iterator[tuple[int, int]]:
+    """Whole lines of the block, from its end, ever more of them at once."""
+    end, size = block.end, FIRST_LOOK
+    while end > block.start:
+        begin = block.data.rfind(b"\n", block.start, max(end - size, block.start)) + 1 or block.start
+        yield begin, end
+        end, size = begin, size * 4

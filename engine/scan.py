@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from functools import lru_cache, partial
 from itertools import islice
@@ -35,7 +35,8 @@ from engine.clock import Stamp, find_stamp
 from engine.database import Database, scanner_forms, trigger_forms
 from engine.echo import is_echo
 from engine.hits import Hit, Mark, StreamScan
-from engine.lines import SHOWN, Line, clean, printable, whole, window
+from engine.lines import SHOWN, Line, clean, printable, window
+from engine.marks import Marks
 from engine.model import Role, Source, Stream
 from engine.patterns import to_scanner
 from engine.rule import Matcher, Rule
@@ -60,14 +61,8 @@ FEW_SAMPLES = 20
 """Samples up to which the stamps of matched lines count as well: where most lines have none, these tell the zone."""
 MOST_HOSTS = 4096
 EARLY_REGIONS = 9
-PROGRESS, PROGRESS_LATER = 400, 4
-"""Lines of progress read from the start and from the end of a region: of the first regions, of later ones."""
 _TELL_TIME = (b"audit(", b"setting system clock", b"RTC time:")
 """Lines that hold the time of day beside a stamp that does not: looked for where they stand."""
-TAIL, TAIL_LATER = 16 << 10, 4 << 10
-"""Bytes at the end of a region in which its last lines of progress are looked for first."""
-PROGRESS_SLICE = 16 << 10
-MOST_MATCHES = 100_000
 BLOCKS_AHEAD = 4
 """Blocks that workers may be ahead."""
 LINES_BACK, LINES_AHEAD = 40, 20
@@ -144,10 +139,13 @@ class _Pass:
         self._far: dict[int, int] = {}
         """Start of a very long line -> where in it the match ends."""
         self._lines: dict[int, tuple[Stamp | None, tuple[Any, ...]]] = {}
-        """Start of a line of the block that is near to a hit -> its time and its writer."""
+        """Offset of a line that is near to another one -> its time and its writer."""
         self._told: list[tuple[int, Stamp, str]] = []
         """Times of matched lines, each with the number of samples up to which it counts."""
         self._clean = lru_cache(maxsize=4096)(partial(clean, nodes=nodes))
+        self._marks: Marks | None = None
+        if scanner.progress_database is not None and stream.source is Source.APPLOG:
+            self._marks = Marks(scanner.progress, scanner.progress_database, self._whole_line, self._time_before)
 
     def run(self, workers: Executor | None) -> StreamScan:
         result = self._result
@@ -160,6 +158,7 @@ class _Pass:
         for kept in self._kept.values():
             result.hits += [one.hit for one in kept]
         result.hits.sort(key=lambda hit: (hit.offset, hit.rule.id))
+        result.marks = self._marks.finish() if self._marks is not None else []
         del result.samples[MOST_SAMPLES:]
         for most, stamp, text in self._told:
             if len(result.samples) < most:
@@ -194,8 +193,8 @@ class _Pass:
         self._fresh.clear()
         for region in block.regions:
             self._sample(block, region)
-            if self._s.progress_database is not None and self._stream.source is Source.APPLOG:
-                self._progress(block, region, self._s.progress_database)
+            if self._marks is not None:
+                self._marks.take(block, region)
         if block.regions:
             end = block.base + block.regions[-1].end
             self._candidates = {offset for offset in self._candidates if offset >= end}
@@ -312,6 +311,10 @@ class _Pass:
         first = min(found.start() for regex in matcher.regexes if (found := regex.search(text)))
         head = text[:first].rstrip()
         return Source.APPLOG not in matcher.spec.source and head[-1:].isalnum()
+
+    def _whole_line(self, block: Block, start: int) -> Line:
+        """The cleaned line, put together where it was written in parts."""
+        return self._clean(parts.whole(block.data, start, block.end))
 
     def _line(self, block: Block, start: int, end: int | None = None) -> Line:
         """The cleaned line, put together where it was written in parts, cut around its match where it is very long."""
@@ -465,7 +468,7 @@ class _Pass:
 
     def _near(self, block: Block, start: int) -> tuple[Stamp | None, tuple[Any, ...]]:
         """Time and writer of a line that is near to a hit."""
-        known = self._lines.get(start)
+        known = self._lines.get(block.base + start)
         if known is None:
             raw = line_at(block, start)
             if _MAY_HAVE_TIME.search(raw):
@@ -473,13 +476,30 @@ class _Pass:
                 known = line.stamp, line.lane
             else:
                 known = None, ()
-            self._lines[start] = known
+            self._lines[block.base + start] = known
         return known
 
     def _neighbour_stamp(
-        self, block: Block, start: int, number: int, lane: tuple[Any, ...], *, backward_only: bool = False
+        self, block: Block, start: int, number: int, lane: tuple[Any, ...]
     ) -> tuple[Stamp | None, str | None]:
         """The stamp of the nearest line before it, of the same rank if there is one, else behind it."""
+        other = self._stamp_before(block, start, number, lane)
+        if other is not None:
+            return other
+        following = islice(lines_after(block, line_end(block, start), NEAR), LINES_AHEAD)
+        for at, (position, _) in enumerate(following, number + 1):
+            stamp, _ = self._near(block, position)
+            if stamp is not None:
+                return stamp, f"line {at}, which comes after it"
+        return None, None
+
+    def _time_before(self, block: Block, start: int, number: int, line: Line) -> Stamp | None:
+        """Of a line of progress without a time only "not before" is safe to say."""
+        found = self._stamp_before(block, start, number, line.lane)
+        return found[0] if found is not None else None
+
+    def _stamp_before(self, block: Block, start: int, number: int, lane: tuple[Any, ...]) -> tuple[Stamp, str] | None:
+        """The stamp of the nearest line before, of the same rank if there is one, and where it stands."""
         other: tuple[Stamp, str] | None = None
         # A line without a rank's mark goes with its nearest neighbour, whoever wrote that.
         unmarked = not any(part is not None for part in lane)
@@ -494,60 +514,7 @@ class _Pass:
                 if writer == lane or unmarked:
                     return stamp, f"line {at}"
                 other = other or (stamp, f"line {at} of another rank")
-        if other is not None or backward_only:
-            return other or (None, None)
-        following = islice(lines_after(block, line_end(block, start), NEAR), LINES_AHEAD)
-        for at, (position, _) in enumerate(following, number + 1):
-            stamp, _ = self._near(block, position)
-            if stamp is not None:
-                return stamp, f"line {at}, which comes after it"
-        return None, None
-
-    def _progress(self, block: Block, region: Region, database: Database) -> None:
-        """The first lines of progress of the region, and the last ones."""
-        is_early = region.number < EARLY_REGIONS
-        limit = PROGRESS if is_early else PROGRESS_LATER
-        found = _first_matches(database, slices(block.data, region.start, region.end, PROGRESS_SLICE), limit)
-        if len(found) >= limit:
-            found |= _last_matches(database, block.data, region, TAIL if is_early else TAIL_LATER, limit)
-        marked, counted, number = -1, region.start, region.line
-        for start, matcher_id in sorted({(start, number) for start, _, number in found}):
-            if start == marked:
-                continue
-            if start - counted <= region.end - start:
-                number += block.data.count(b"\n", counted, start)
-            else:
-                number = region.end_line - block.data.count(b"\n", start, region.end)
-            counted = start
-            if self._mark(block, start, number, self._s.progress[matcher_id]):
-                marked = start
-
-    def _mark(self, block: Block, start: int, number: int, matcher: Matcher) -> bool:
-        line = self._line(block, start)
-        for text in reversed(line.texts):
-            captures = matcher.match(text)
-            if captures is None:
-                continue
-            # Of a line of progress without a time only "not before" is safe to say.
-            own = line.stamp
-            stamp = own or self._neighbour_stamp(block, start, number, line.lane, backward_only=True)[0]
-            named = whole(captures.get("rank", ""))
-            self._result.marks.append(
-                Mark(
-                    stamp,
-                    block.base + start,
-                    number,
-                    line.rank if named is None else named,
-                    printable(text)[:300],
-                    captures,
-                    matcher.meaning(captures),
-                    own is not None,
-                    around(block, start),
-                    hashlib.sha256(line_at(block, start)).hexdigest(),
-                )
-            )
-            return True
-        return False
+        return other
 
 
 class _Kept:
@@ -557,34 +524,6 @@ class _Kept:
 
     def __init__(self, hit: Hit, start: int, shows_context: bool) -> None:
         self.hit, self.start, self.shows_context, self.alive = hit, start, shows_context, True
-
-
-Match = tuple[int, int, int]
-"""Where the line begins, where in the block's bytes or the cleaned ones the match ends, the pattern's number."""
-
-
-def _first_matches(database: Database, pieces: Iterable[Slice], limit: int) -> set[Match]:
-    """Matches from the start on, up to a number."""
-    found: set[Match] = set()
-    for piece in pieces:
-        found |= piece.first_matches(database, limit - len(found))
-        if len(found) >= limit:
-            break
-    return found
-
-
-def _last_matches(database: Database, data: bytes, region: Region, size: int, limit: int) -> set[Match]:
-    """The last matches of the region, looked for from the end in growing parts."""
-    while True:
-        begin = max(region.end - size, region.start)
-        if begin > region.start:
-            begin = data.find(b"\n", begin, region.end) + 1 or region.end
-        found: set[Match] = set()
-        for piece in slices(data, begin, region.end):
-            found |= piece.first_matches(database, MOST_MATCHES)
-        if found or size >= region.end - region.start:
-            return set(sorted(found)[-limit:])
-        size *= 8
 
 
 _MAY_BE_ROOT = (Role.CAUSE, Role.EITHER)

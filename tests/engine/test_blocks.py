@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine import blocks, parts, scan
+from engine import blocks, marks, parts, scan
 from engine.blocks import blocks as blocks_of
 from engine.diagnose import scanner_of
 from engine.hits import StreamScan
@@ -41,6 +41,7 @@ def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(blocks, name, size)
         if hasattr(scan, name):
             monkeypatch.setattr(scan, name, size)
+    monkeypatch.setattr(marks, "KEPT", (40, 6, 3, 2))
     monkeypatch.setattr(parts, "GAP", 1500)
     monkeypatch.setattr(parts, "SPAN", 6000)
     monkeypatch.setattr(parts, "LONGEST", 4000)

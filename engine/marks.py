@@ -1,0 +1,156 @@
+"""Lines of progress of one log: all of a short one, as few of each part of a long one as it is long.
+
+They are taken from the beginning and the end of each region. The longer the log turns out to be, the fewer of each are
+kept, of the earlier regions too: what was logged in an hour weighs the same wherever it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from engine.blocks import Around, Block, Region, around, line_at
+from engine.cleaning import Slice, slices
+from engine.clock import Stamp
+from engine.database import Database
+from engine.hits import Mark
+from engine.lines import Line, printable, whole
+from engine.rule import Matcher
+
+KEPT = (400, 24, 12, 6, 4, 3)
+"""Lines of progress kept of either end of a region: of a log of one region, of up to 3, 7, 15, 31, of more."""
+TAIL = 16 << 10
+"""Bytes at the end of a region in which its last lines of progress are looked for first."""
+PIECE = 16 << 10
+MOST_MATCHES = 100_000
+
+T = TypeVar("T")
+Match = tuple[int, int, int]
+"""Where the line begins, where in the block's bytes or the cleaned ones the match ends, the pattern's number."""
+
+
+class _Spot(NamedTuple):
+    """A line in which progress may be told."""
+
+    offset: int
+    number: int
+    line: Line
+    stamp: Stamp | None
+    around: Around
+    sha256: str
+    matchers: list[int]
+
+
+class Marks:
+    """Collects the lines of progress of one stream, region by region."""
+
+    def __init__(
+        self,
+        matchers: Sequence[Matcher],
+        database: Database,
+        cleaned: Callable[[Block, int], Line],
+        time_before: Callable[[Block, int, int, Line], Stamp | None],
+    ) -> None:
+        """`cleaned`: the line of a block that begins somewhere. `time_before`: of a line without time, one that it was
+        not written before.
+        """
+        self._matchers, self._database = matchers, database
+        self._cleaned, self._time_before = cleaned, time_before
+        self._spots: list[list[_Spot]] = []
+        """A list a region."""
+        self._kept = KEPT[0]
+        self._waiting: tuple[Block, Region, set[Match]] | None = None
+        """The last region; how many of its lines are needed turns out when the next one has been read."""
+
+    def take(self, block: Block, region: Region) -> None:
+        """The next region of the stream, which ends in this block."""
+        level = (region.number + 1).bit_length() - 1
+        kept = KEPT[min(level, len(KEPT) - 1)]
+        found = _first_matches(self._database, slices(block.data, region.start, region.end, PIECE), kept)
+        if len(found) >= kept:
+            found |= _last_matches(self._database, block.data, region, kept)
+        if kept < self._kept:
+            self._kept = kept
+            self._spots = [_ends(spots, kept) for spots in self._spots]
+        self._settle()
+        self._waiting = block, region, found
+
+    def finish(self) -> list[Mark]:
+        self._settle()
+        marks = (self._mark(spot) for spots in self._spots for spot in spots)
+        return [mark for mark in marks if mark is not None]
+
+    def _settle(self) -> None:
+        """Read the lines of the region that waits, as many as are needed by now."""
+        if self._waiting is None:
+            return
+        block, region, found = self._waiting
+        self._waiting = None
+        matchers: dict[int, list[int]] = {}
+        for start, number in sorted({(start, number) for start, _, number in found}):
+            matchers.setdefault(start, []).append(number)
+        counted, number, spots = region.start, region.line, list[_Spot]()
+        for start in _ends(list(matchers), self._kept):
+            if start - counted <= region.end - start:
+                number += block.data.count(b"\n", counted, start)
+            else:
+                number = region.end_line - block.data.count(b"\n", start, region.end)
+            counted = start
+            line = self._cleaned(block, start)
+            stamp = line.stamp or self._time_before(block, start, number, line)
+            digest = hashlib.sha256(line_at(block, start)).hexdigest()
+            spots.append(_Spot(block.base + start, number, line, stamp, around(block, start), digest, matchers[start]))
+        self._spots.append(spots)
+
+    def _mark(self, spot: _Spot) -> Mark | None:
+        line = spot.line
+        for number in spot.matchers:
+            matcher = self._matchers[number]
+            for text in reversed(line.texts):
+                captures = matcher.match(text)
+                if captures is None:
+                    continue
+                named = whole(captures.get("rank", ""))
+                return Mark(
+                    spot.stamp,
+                    spot.offset,
+                    spot.number,
+                    line.rank if named is None else named,
+                    printable(text)[:300],
+                    captures,
+                    matcher.meaning(captures),
+                    line.stamp is not None,
+                    spot.around,
+                    spot.sha256,
+                )
+        return None
+
+
+def _ends(lines: list[T], most: int) -> list[T]:
+    return lines if len(lines) <= 2 * most else lines[:most] + lines[-most:]
+
+
+def _first_matches(database: Database, pieces: Iterable[Slice], limit: int) -> set[Match]:
+    """Matches from the start on, up to a number."""
+    found: set[Match] = set()
+    for piece in pieces:
+        found |= piece.first_matches(database, limit - len(found))
+        if len(found) >= limit:
+            break
+    return found
+
+
+def _last_matches(database: Database, data: bytes, region: Region, limit: int) -> set[Match]:
+    """The last matches of the region, looked for from the end in growing parts."""
+    size = TAIL if limit == KEPT[0] else TAIL // 4
+    while True:
+        begin = max(region.end - size, region.start)
+        if begin > region.start:
+            begin = data.find(b"\n", begin, region.end) + 1 or region.end
+        found: set[Match] = set()
+        for piece in slices(data, begin, region.end):
+            found |= piece.first_matches(database, MOST_MATCHES)
+        if found or size >= region.end - region.start:
+            return set(sorted(found)[-limit:])
+        size *= 8
