@@ -62,13 +62,14 @@ class PageRules(msgspec.Struct, frozen=True):
                 if not str(value).startswith(f"env:{PAGE_SECRETS}"):
                     yield f"{key}: on a page, env: must name a variable that begins with {PAGE_SECRETS}"
             elif key in PATHS or (key in _SECRETS and str(value).startswith("file:")):
-                yield from (f"{key}: {why}" for path in _paths(value) if (why := self._why_not(path)))
+                yield from (f"{key}: {why}" for path in _paths(value) if (why := self.why_not(path)))
             elif key == "url" and str(value).startswith("unix:"):
                 yield f"{key}: a socket can only be set in {FILE} or the environment"
             elif isinstance(value, Mapping):
                 yield from (f"{key}.{words}" for words in self.refusals(value))
 
-    def _why_not(self, path: str) -> str:
+    def why_not(self, path: str) -> str:
+        """Why a path is not taken from a page; empty when it is."""
         if not path.startswith("/"):
             return f"{path}: must be an absolute path"
         real = os.path.realpath(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ EVERYTHING = [kind for kind in News.values if kind != News.TEST]
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[SlackApi]:
-    monkeypatch.setenv("SLACK_TOKEN", "xoxb-quiet")
+    monkeypatch.setenv("FAULTLINE_CHANNEL_TOKEN", "xoxb-quiet")
     settings.FAULTLINE_PRIVATE_HOSTS = ["127.0.0.1"]
     settings.FAULTLINE_URL = "https://faultline.example.org"
     with receiver() as made:
@@ -47,7 +48,7 @@ def api(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[SlackApi]:
 @pytest.fixture
 def channel(api: SlackApi, db: None) -> Channel:
     url: Receiver = api.receiver  # type: ignore[attr-defined]
-    return save_channel("on-call", "slack", {"token": "env:SLACK_TOKEN", "channel": "C1", "url": url.url})
+    return save_channel("on-call", "slack", {"token": "env:FAULTLINE_CHANNEL_TOKEN", "channel": "C1", "url": url.url})
 
 
 @pytest.fixture
@@ -345,3 +346,19 @@ def test_the_attempt_is_told_of_once_though_it_is_diagnosed_again(
     diagnosed("1")
     tell()
     assert len(api.sent) == 1
+
+
+@pytest.mark.parametrize("secret", ["env:SECRET_KEY", "env:DATABASE_URL", "file:/etc/shadow", "file:../secret"])
+def test_a_channel_can_not_have_other_secrets_of_the_worker_sent(db: None, secret: str) -> None:
+    with pytest.raises(ChannelRefused) as error:
+        save_channel("x", "slack", {"token": secret, "channel": "C1", "url": "https://collect.example.org"})
+    assert error.value.field == "token"
+
+
+def test_a_secret_in_a_folder_that_is_opened_to_pages_may_be_named(db: None, tmp_path: Path, settings: Any) -> None:
+    settings.FAULTLINE_PAGE_FOLDERS = [tmp_path]
+    (tmp_path / "hook").write_text("between us")
+    save_channel("x", "webhook", {"url": "https://hooks.example.org/in", "secret": f"file:{tmp_path / 'hook'}"})
+    (tmp_path / "out").symlink_to("/etc/hostname")
+    with pytest.raises(ChannelRefused, match="FAULTLINE_PAGE_FOLDERS"):
+        save_channel("y", "webhook", {"url": "https://hooks.example.org/in", "secret": f"file:{tmp_path / 'out'}"})

@@ -22,7 +22,9 @@ def admin(client: Client, db: None) -> Client:
 
 @pytest.fixture
 def hook(db: None) -> Channel:
-    return save_channel("hook", "webhook", {"url": "https://hooks.example.org/in", "secret": "env:HOOK_SECRET"})
+    return save_channel(
+        "hook", "webhook", {"url": "https://hooks.example.org/in", "secret": "env:FAULTLINE_CHANNEL_SECRET"}
+    )
 
 
 def page(client: Client, name: str, *args: Any, **query: Any) -> str:

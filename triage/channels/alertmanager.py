@@ -19,7 +19,7 @@ from triage.channels.base import ChannelConfigError, ChannelError, Key, Message,
 KEYS = (
     Key(name="url", label="Address", required=True, hint="What comes before /api/v2; not of a load balancer."),
     Key(name="username", label="User", hint="With a password; both may stay empty."),
-    Key(name="password", label="Password", secret=True, hint="env:NAME or file:PATH."),
+    Key(name="password", label="Password", secret=True, hint="env:FAULTLINE_CHANNEL_NAME or file:PATH."),
     Key(name="hours", label="Hours that an alert lasts", hint="After its last failure; else 24."),
 )
 HOURS = 24.0

@@ -18,7 +18,7 @@ KEYS = (
         label="Apprise addresses",
         required=True,
         secret=True,
-        hint="env:NAME or file:PATH of one or several, parted by spaces.",
+        hint="env:FAULTLINE_CHANNEL_NAME or file:PATH of one or several, parted by spaces.",
     ),
 )
 

@@ -16,7 +16,12 @@ from triage.channels import http
 from triage.channels.base import ChannelConfigError, ChannelError, Key, Message, Receipt, Setup, read_config
 
 KEYS = (
-    Key(name="token", label="Token of the app", secret=True, hint="env:NAME or file:PATH; needs the scope chat:write."),
+    Key(
+        name="token",
+        label="Token of the app",
+        secret=True,
+        hint="env:FAULTLINE_CHANNEL_NAME or file:PATH; needs the scope chat:write.",
+    ),
     Key(name="channel", label="Slack channel", hint="Its id, like C0123456789; the app must be a member."),
     Key(name="webhook", label="Incoming webhook", secret=True, hint="Instead of both; repeats are then not threaded."),
     Key(name="url", label="Address of the API", hint="Only for a proxy; else https://slack.com/api."),

@@ -20,7 +20,13 @@ from triage.channels.base import ChannelError, Key, Message, Receipt, Setup, rea
 
 KEYS = (
     Key(name="url", label="Address", required=True, hint="https://host/path"),
-    Key(name="secret", label="Shared secret", required=True, secret=True, hint="env:NAME or file:PATH."),
+    Key(
+        name="secret",
+        label="Shared secret",
+        required=True,
+        secret=True,
+        hint="env:FAULTLINE_CHANNEL_NAME or file:PATH.",
+    ),
 )
 
 

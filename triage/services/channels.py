@@ -12,10 +12,13 @@ from django.db import IntegrityError, transaction
 
 from triage.channels.base import ChannelConfigError, Setup
 from triage.channels.registry import KINDS
+from triage.layers import PageRules
 from triage.models import Channel, News, Route
 from triage.selectors.query import parse
 from triage.services.facts import short
 
+SECRETS = "FAULTLINE_CHANNEL_"
+"""Environment variables that a channel may name as a secret begin with it."""
 MAX_QUIET_MINUTES = 7 * 24 * 60
 
 
@@ -47,6 +50,7 @@ def save_channel(
     if kind not in KINDS:
         raise ChannelRefused("kind", f"It must be one of {', '.join(sorted(KINDS))}.")
     config = {key: value for key, value in config.items() if value}
+    _check_secrets(kind, config)
     try:
         KINDS[kind].make(config, setup())
     except ChannelConfigError as error:
@@ -62,6 +66,18 @@ def save_channel(
             setattr(channel, field, value)
         channel.save()
         return channel
+
+
+def _check_secrets(kind: str, config: Mapping[str, Any]) -> None:
+    """Only what is meant for channels: else whoever sets one up could have any secret of the worker sent anywhere."""
+    for key in KINDS[kind].keys:
+        place = str(config.get(key.name, "")) if key.secret else ""
+        if place.startswith("env:") and not place.startswith(f"env:{SECRETS}"):
+            raise ChannelRefused(key.name, f"env: must name a variable that begins with {SECRETS}.")
+        if place.startswith("file:"):
+            why = PageRules(tuple(settings.FAULTLINE_PAGE_FOLDERS)).why_not(place.removeprefix("file:"))
+            if why:
+                raise ChannelRefused(key.name, f"{why}.")
 
 
 @dataclass(frozen=True, kw_only=True)
