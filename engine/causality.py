@@ -27,6 +27,9 @@ TIED = 10.0
 TIED_LOOSE = 60.0
 """The same where the clock of one of the nodes has nothing to go by."""
 
+SOON_SAID = 600.0
+"""Seconds after its neighbours in which a launcher's line without a time may have been written."""
+
 _CLASS = {"hardware": 3, "platform": 4, "network": 4, "storage": 4, "scheduler": 2, "software": 6}
 _RESOURCE = {"gpu_oom", "host_oom", "capacity"}
 _NODE_DEATH = ("kernel.panic", "kernel.fatal", "cpu.", "memory.", "power.", "bmc.", "kernel.mce", "kernel.oops")
@@ -101,7 +104,7 @@ def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: boo
         roots = _without_external([r for r in stage if r.open], choice)
         if roots:
             _order(roots, known.loose_clocks)
-            _settle(choice, [r.finding for r in roots if r.open], attempt, alive)
+            _settle(choice, [r.finding for r in roots if r.open], attempt, alive, known.heard)
             if choice.ambiguous:
                 choice.loose = tuple(node for node in choice.nodes if node in known.loose_clocks)
             break
@@ -259,6 +262,8 @@ def _by_time(cause: Finding, effect: Finding) -> bool:
         return True
     same = cause.node is not None and (cause.node == effect.node or effect.nodes == (cause.node,))
     slack = SAME_CLOCK if same else TWO_CLOCKS
+    if effect.rule.domain == "scheduler" and not _has_own_time(effect):
+        slack = SOON_SAID
     begins = cause.onset if cause.onset is not None else cause.first
     latest = effect.last if effect.last is not None else effect.first
     if begins > latest + slack:
@@ -352,7 +357,9 @@ def _gap(first: Finding, other: Finding) -> float | None:
     return other.onset - (first.latest if elsewhere else first.onset)
 
 
-def _settle(choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[Finding]) -> None:
+def _settle(
+    choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[Finding], heard: dict[str, float]
+) -> None:
     roots.sort(key=lambda f: (f.onset if f.onset is not None else float("inf"), rank_class(f), f.key))
     choice.roots = roots
     pairs = sorted({(f.rule.domain or UNATTRIBUTED, f.rule.sub_domain or NO_SUB_DOMAIN) for f in roots})
@@ -366,7 +373,7 @@ def _settle(choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[
     nodes = sorted({node for f in roots for node in blamed(f) if not attempt.nodes or node in attempt.nodes})
     if choice.ambiguous:
         nodes = sorted({*nodes, *(node for f in roots if (node := place_of(f)))})
-    alone = None if choice.ambiguous else _only_node(roots, attempt, alive)
+    alone = None if choice.ambiguous else _only_node(roots, attempt, alive, heard)
     if alone is not None and roots[0].rule.on_one_node is not None:
         (choice.domain, choice.sub_domain), nodes = roots[0].rule.on_one_node, [alone]
     elif len(nodes) > 1 and not choice.ambiguous and set(nodes) >= set(attempt.nodes):
@@ -378,7 +385,7 @@ def _settle(choice: Choice, roots: list[Finding], attempt: Attempt, alive: list[
     choice.nodes = tuple(node for node in nodes if not attempt.nodes or node in attempt.nodes)
 
 
-def _only_node(roots: list[Finding], attempt: Attempt, alive: list[Finding]) -> str | None:
+def _only_node(roots: list[Finding], attempt: Attempt, alive: list[Finding], heard: dict[str, float]) -> str | None:
     """The one node of several whose ranks report the fault while other nodes' ranks came past it.
 
     What is said without a rank, as by a node's launcher, is said for the whole node. In matters of names two others
@@ -393,7 +400,7 @@ def _only_node(roots: list[Finding], attempt: Attempt, alive: list[Finding]) -> 
     if None not in ranks and len(ranks) < max((attempt.gpus_per_node or 1) / 2, 1):
         return None
     first = min((f.first for f in roots if f.first is not None), default=None)
-    past: set[str] = set()
+    past = {node for node, at in heard.items() if first is not None and at >= first}
     for finding in alive:
         for placed in finding.placed:
             # A borrowed time is the earliest possible one: what says that the job had failed came later.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -39,6 +40,8 @@ MIN_SKEW, MAX_SKEW = 90.0, 6 * 3600.0
 """A node's clock counts as skewed when it is off by at least, at most so many seconds."""
 MOST_COUNTED = 8
 """Logs in which an unknown way of writing progress is looked for."""
+_BEGAN = re.compile(r"container: .*State=(?:running|terminated)|event: .*Reason=Started\b")
+"""A container of the job has run."""
 _TEXT = (Source.APPLOG, Source.SYSLOG, Source.SCHEDULER)
 
 
@@ -113,6 +116,8 @@ def diagnose(
         degraded=view.may_be_degraded,
         loose_clocks=shared.loose_clocks(placed, window.end),
         missing=frozenset(missing.ranks),
+        heard=_heard(read, clocks),
+        began=any(_BEGAN.match(fact.text) for fact in read.facts),
     )
     choice = causality.choose(findings, known, attempt)
     view = outcome.final_view(view, choice, missing, progress)
@@ -147,6 +152,19 @@ def _kernel_logs(read: Evidenced) -> frozenset[str]:
     named = {read.places.stream_node(scan.stream) for scan in logs}
     hosts = {read.places.known(host) for scan in logs for host in scan.hosts}
     return frozenset(node for node in named | hosts if node)
+
+
+def _heard(read: Evidenced, clocks: dict[str, StreamClock]) -> dict[str, float]:
+    """Node -> when it was last heard of in the job's logs, by ordinary lines."""
+    last: dict[str, float] = {}
+    for scan in read.scans:
+        for line, stamp in scan.heard.values():
+            rank = read.places.rank_of(line, scan.stream, {})
+            node = read.places.known(read.places.node_of(line, scan.stream, {}, rank))
+            at = clocks[scan.stream.name].resolve(stamp).at
+            if node is not None and at is not None:
+                last[node] = max(at, last.get(node, at))
+    return last
 
 
 def _concluded(

@@ -170,12 +170,18 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
         # The kernel names a killed process twice, and its job only once.
         if _other_job(hit, places) or (hit.rule.family == "kernel" and hit.captures.get("pid") in strangers):
             continue
-        if hit.rule.family == "kernel" and hit.captures.get("pid") in outsiders:
-            placed.aside = "the process belonged to another pod than the job's"
-        else:
-            placed.aside = _aside(placed, places, window)
-        out.append(placed)
+        outside = hit.rule.family == "kernel" and hit.captures.get("pid") in outsiders
+        for one in _at_each_node(placed, places):
+            one.aside = "the process belonged to another pod than the job's" if outside else _aside(one, places, window)
+            out.append(one)
     return out
+
+
+def _at_each_node(placed: Placed, places: Places) -> list[Placed]:
+    """A line that names several nodes at once (``node-[03-04]``) speaks for each of the attempt's among them."""
+    listed = placed.hit.captures.get("nodelist")
+    named = [node for host in places.listed(listed) if (node := places.known(host))] if listed else []
+    return [msgspec.structs.replace(placed, node=node) for node in dict.fromkeys(named)] or [placed]
 
 
 def elapsed_of(captures: dict[str, str]) -> float:
@@ -200,6 +206,8 @@ def _other_pod(hit: Hit, scan: StreamScan, places: Places) -> bool:
 
 
 def _aside(placed: Placed, places: Places, window: Window) -> str | None:
+    if (listed := placed.hit.captures.get("nodelist")) and places.attempt.nodes and not places.known(placed.node):
+        return f"{listed} names none of the attempt's nodes"
     if placed.node and places.attempt.nodes and not places.known(placed.node) and not _is_container(placed):
         return f"{placed.node} is not one of the attempt's nodes"
     about = _ABOUT.match(placed.hit.text)

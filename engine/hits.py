@@ -63,6 +63,8 @@ class StreamScan(msgspec.Struct):
     """The first lines of a log of the system: a header may tell when the node booted."""
     hosts: set[str] = set()
     """Hosts that sampled lines name."""
+    heard: dict[tuple[object, ...], tuple[Line, Stamp]] = {}
+    """Who was heard last, of the sampled lines of a job's log: lane and host -> a line and its time."""
     lines: int = 0
     bytes: int = 0
     first: Stamp | None = None

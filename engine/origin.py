@@ -156,6 +156,15 @@ class Places:
         per_node = self.attempt.gpus_per_node or 0
         return captures.get("nranks") == str(per_node * len(self.attempt.nodes))
 
+    @staticmethod
+    def listed(text: str) -> list[str]:
+        """The hosts of ``node-[03-04],x7``; [] when it is no such list."""
+        try:
+            hosts: list[str] = hostlist.expand_hostlist(text.strip(",.:"))
+        except (hostlist.BadHostlist, ValueError):
+            return []
+        return hosts
+
     def _learn_tasks(self, node: str, tasks: str) -> None:
         try:
             for rank in hostlist.expand_hostlist(f"[{tasks}]", allow_duplicates=True)[:4096]:

@@ -20,6 +20,8 @@ AT_WORK = 600.0
 _STATE = re.compile(r"(?:pod)?condition: |container: .*State=waiting")
 """What a scheduler's object says of itself since a moment: it still held when the object was read."""
 
+_OF_A_POD = re.compile(r"pod: |event: Kind=Pod ")
+
 EXTERNAL_ENDS = {("scheduler", sub) for sub in ("preemption", "time_limit", "cancelled", "eviction")}
 
 
@@ -64,6 +66,10 @@ class Known(msgspec.Struct, frozen=True):
     """Nodes whose clock had nothing to go by."""
     missing: frozenset[int] = frozenset()
     """Ranks that the others waited for: what such a rank says of itself is never too late."""
+    heard: dict[str, float] = {}
+    """Node -> when an ordinary line of the job's logs last came from it."""
+    began: bool = True
+    """Did any container of the job run? Where none did, what kept them from it has no end."""
 
 
 def against(finding: Finding, known: Known, alive: list[Finding]) -> str | None:
@@ -97,7 +103,7 @@ def _out_of_reach(finding: Finding, known: Known) -> str | None:
     end = known.window.end
     if known.has_job_log or finding.last is None or end is None or is_end(finding) or finding.rule.degrades:
         return None
-    if any(_STATE.match(placed.hit.text) for placed in finding.placed):
+    if any(_STATE.match(p.hit.text) or (not known.began and _OF_A_POD.match(p.hit.text)) for p in finding.placed):
         return None
     early = end - finding.last
     if early <= finding.rule.within:

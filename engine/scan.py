@@ -57,6 +57,7 @@ SAMPLES, SAMPLES_LATER = 40, 6
 """Lines of a region, of the first ones and of later ones, whose time stamps are read for clock and coverage."""
 LAST_SAMPLES = 6
 MOST_SAMPLES = 400
+MOST_HEARD = 4096
 FEW_SAMPLES = 20
 """Samples up to which the stamps of matched lines count as well: where most lines have none, these tell the zone."""
 MOST_HOSTS = 4096
@@ -258,6 +259,8 @@ class _Pass:
                 result.samples += [(stamp, line.text) for stamp in line.stamps]
             result.first = result.first or line.stamp
             result.last = line.stamp
+            if self._stream.source is Source.APPLOG and len(result.heard) < MOST_HEARD:
+                result.heard[(*line.lane, line.host, line.mentioned_rank)] = (line, line.stamp)
 
     def _examine(self, block: Block, start: int, number: int, ids: set[int]) -> None:
         offset = block.base + start
