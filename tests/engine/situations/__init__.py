@@ -5,6 +5,9 @@ They stand in the YAML files of this folder. A file's text may hold macros, one 
     ~ 02:05:00 02:40:00 60 | {iso} step {n} loss 2.31      the line every 60 s, {n} counting up from 1
     ~ranks 0-31 02:50:10 | {iso} [rank{r}]: text            the line once for each rank, {node} being the rank's node
     ~nodes 02:50:10 | ...                                   the line once for each node
+    ~metric NAME {"instance": "n1:9100"} 02:00:00 60 0x20 9x5    a series: 20 samples of 0, then 5 of 9, one every 60 s
+
+A file that holds series becomes one answer of Prometheus.
 
 Times are of 3 November 2026 in UTC; {iso}, {py}, {sys}, {dmesg}, {glog}, {hms}, {day}, {epoch} write them in the usual
 styles. Other lines stay as they are.
@@ -12,6 +15,7 @@ styles. Other lines stay as they are.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,6 +34,7 @@ from tests.engine.judge import named_nodes
 FOLDER = Path(__file__).parent
 DAY = datetime(2026, 11, 3, tzinfo=UTC)
 _EVERY = re.compile(r"~ (\S+) (\S+) ([\d.]+) \| (.*)")
+_METRIC = re.compile(r"~metric (\S+) (\{.*?\}) (\S+) (\d+) (.*)")
 _EACH = re.compile(r"~(ranks|nodes)(?: ([\d,-]+))? (\S+) \| (.*)")
 
 
@@ -116,7 +121,26 @@ def moment(clock: str) -> datetime:
 
 def expand(text: str, nodes: list[str], per_node: int) -> str:
     """The text with its macros written out."""
+    if "~metric " in text:
+        series = [_series(found) for line in text.splitlines() if (found := _METRIC.match(line))]
+        return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}}, indent=1)
     return "".join(f"{line}\n" for raw in text.splitlines() for line in _lines(raw, nodes, per_node))
+
+
+def _series(found: re.Match[str]) -> dict[str, Any]:
+    """``100x20 100..40x10 rising``: values with how often, ranges that go evenly from one to the other."""
+    values: list[float] = []
+    for part in found[5].split():
+        value, _, times = part.partition("x")
+        number = int(times or 1)
+        low, _, high = value.partition("..")
+        step = (float(high) - float(low)) / max(number - 1, 1) if high else 0.0
+        values += [float(low) + step * index for index in range(number)]
+    start, every = moment(found[3]).timestamp(), int(found[4])
+    pairs = [
+        [start + every * index, f"{value:g}" if value < 1e6 else f"{value:.0f}"] for index, value in enumerate(values)
+    ]
+    return {"metric": {"__name__": found[1], **json.loads(found[2])}, "values": pairs}
 
 
 def _lines(raw: str, nodes: list[str], per_node: int) -> Iterator[str]:
