@@ -12,12 +12,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from engine.bundle import open_bundle
+from engine.diagnose import diagnose
 from engine.model import Diagnosis
-from tests.engine.evidence import Evidence, case, labels
+from tests.engine.evidence import Evidence, case, labels, ruleset
 from tests.engine.variants import VARIANTS
 
+FURTHER = Path(__file__).parent / "further"
 RIGHT, FALSE_BLAME, MISSED = "right", "false blame", "missed"
 Label = dict[str, Any]
 
@@ -91,6 +97,8 @@ class Judged:
     name: str
     label: Label
     judgement: Judgement
+    group: str = "case"
+    """case, variant or further."""
 
 
 def judge_all() -> Iterator[Judged]:
@@ -98,8 +106,15 @@ def judge_all() -> Iterator[Judged]:
     for name, label in labels().items():
         yield Judged(name, label, judge(label, case(name).diagnosed()))
     for variant in VARIANTS:
-        label = variant.label | {"difficulty": "variant"}
-        yield Judged(variant.name, label, judge(label, variant.evidence().diagnosed()))
+        yield Judged(variant.name, variant.label, judge(variant.label, variant.evidence().diagnosed()), "variant")
+
+
+def judge_further() -> Iterator[Judged]:
+    """Every attempt that was written without knowledge of the engine."""
+    for name, label in yaml.safe_load((FURTHER / "labels.yaml").read_text()).items():
+        with open_bundle(FURTHER / f"{name}.tar.zst") as bundle:
+            found = judge(label, diagnose(bundle.attempt, bundle.streams, ruleset()))
+        yield Judged(name, label, found, "further")
 
 
 _HEX, _NUMBER, _SPACE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b"), re.compile(r"\d+"), re.compile(r"\s+")
@@ -131,8 +146,10 @@ def table(judged: Iterable[Judged], key: str) -> list[str]:
 
 def report(judged: list[Judged]) -> str:
     """The whole account in Markdown."""
-    cases = [one for one in judged if one.label["difficulty"] != "variant"]
-    variants = [one for one in judged if one.label["difficulty"] == "variant"]
+    cases, further, variants = (
+        [one for one in judged if one.group == group] for group in ("case", "further", "variant")
+    )
+    seen = yaml.safe_load((FURTHER / "first-sight.yaml").read_text())
     templates = len(line_templates(case(name) for name in labels()))
     out = [
         "# How often the verdict is right",
@@ -145,6 +162,17 @@ def report(judged: list[Judged]) -> str:
         "",
         *(["## Labelled attempts, by domain", "", *table(cases, "domain"), ""]),
         *(["## Labelled attempts, by difficulty", "", *table(cases, "difficulty"), ""]),
+        "## Attempts written without knowledge of the engine, by domain",
+        "",
+        "Other clusters, layouts, wordings and faults. What they showed to be wrong was mended, so this is what holds",
+        "now; how they were judged at first sight is below.",
+        "",
+        *table(further, "domain"),
+        "",
+        *("## The same at first sight, before anything was mended for them: of 100", ""),
+        *("| set | right | false blame |", "|---|---:|---:|"),
+        *(f"| {one['set']} | {one['right']} | {one.get('false_blame', 'not counted')} |" for one in seen),
+        "",
         "## Attempts changed on purpose",
         "",
         "The same attempts with the cause removed, on another node, before the start or after the end, with a source",
@@ -163,7 +191,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.engine.judge", description=__doc__)
     parser.add_argument("--markdown", action="store_true", help="print docs/accuracy.md instead of one line a case")
     args = parser.parse_args(arguments)
-    judged = list(judge_all())
+    judged = [*judge_all(), *judge_further()]
     if args.markdown:
         print(report(judged), end="")
         return 0

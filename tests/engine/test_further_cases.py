@@ -7,27 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from pathlib import Path
-from typing import Any
 
-import yaml
-
-from engine.bundle import open_bundle
-from engine.diagnose import diagnose
-from tests.engine.evidence import ruleset
-from tests.engine.judge import FALSE_BLAME, RIGHT, Judgement, judge
-
-FURTHER = Path(__file__).parent / "further"
+from tests.engine.judge import FALSE_BLAME, FURTHER, RIGHT, Judgement, judge_further
 
 
 @cache
 def verdicts() -> dict[str, Judgement]:
-    labels: dict[str, dict[str, Any]] = yaml.safe_load((FURTHER / "labels.yaml").read_text())
-    found = {}
-    for name, label in labels.items():
-        with open_bundle(FURTHER / f"{name}.tar.zst") as bundle:
-            found[name] = judge(label, diagnose(bundle.attempt, bundle.streams, ruleset()))
-    return found
+    return {judged.name: judged.judgement for judged in judge_further()}
 
 
 def test_nobody_is_blamed_falsely() -> None:
