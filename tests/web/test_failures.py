@@ -29,7 +29,7 @@ def test_a_row_says_why_where_whose_and_how_long(signed_in: Client, make_attempt
         "llama-70b",
         "ada",
         "c1",
-        "76.0</td>",
+        "76.0<span",
         "Unconfirmed",
         'datetime="2026-10-05T04:22:31Z"',
     ):
