@@ -106,4 +106,4 @@ def test_with_both_urls_set_nothing_is_embedded(place: Path) -> None:
     code, said = demo(folder, DATABASE_URL=f"postgresql://a:b@{nowhere}/c", REDIS_URL=f"redis://{nowhere}/0")
     assert code == 1
     assert said == f"faultline: migrating the database: failed with exit code 1; see {folder}/log/migrate.log"
-    assert {path.name for path in folder.iterdir()} <= {"lock", "log", "env", "secret-key", "data", "static"}
+    assert {path.name for path in folder.iterdir()} <= {"lock", "log", "env", "secret-key", "data", "static", "metrics"}
