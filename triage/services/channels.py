@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from triage.channels.base import ChannelConfigError, Setup
 from triage.channels.registry import KINDS
-from triage.layers import PageRules
 from triage.models import Channel, News, Route
 from triage.selectors.query import parse
 from triage.services.facts import short
+from triage.services.sources import page_rules
 
 SECRETS = "FAULTLINE_CHANNEL_"
 """Environment variables that a channel may name as a secret begin with it."""
+M = TypeVar("M", Channel, Route)
 MAX_QUIET_MINUTES = 7 * 24 * 60
 
 
@@ -57,15 +58,7 @@ def save_channel(
         raise ChannelRefused(error.key, str(error)) from None
     values = {"name": name, "kind": kind, "config": config, "enabled": enabled}
     with _unique("name", f"There is a channel named {name} already."):
-        if pk is None:
-            return Channel.objects.create(**values)
-        channel = Channel.objects.select_for_update().filter(pk=pk).first()
-        if channel is None:
-            raise ChannelRefused("name", "This channel is gone.")
-        for field, value in values.items():
-            setattr(channel, field, value)
-        channel.save()
-        return channel
+        return _kept(Channel, pk, values)
 
 
 def _check_secrets(kind: str, config: Mapping[str, Any]) -> None:
@@ -75,7 +68,7 @@ def _check_secrets(kind: str, config: Mapping[str, Any]) -> None:
         if place.startswith("env:") and not place.startswith(f"env:{SECRETS}"):
             raise ChannelRefused(key.name, f"env: must name a variable that begins with {SECRETS}.")
         if place.startswith("file:"):
-            why = PageRules(tuple(settings.FAULTLINE_PAGE_FOLDERS)).why_not(place.removeprefix("file:"))
+            why = page_rules().why_not(place.removeprefix("file:"))
             if why:
                 raise ChannelRefused(key.name, f"{why}.")
 
@@ -125,15 +118,7 @@ def save_route(fields: RouteFields, *, pk: int | None = None) -> Route:
         "enabled": fields.enabled,
     }
     with _unique("name", f"There is a route named {name} already."):
-        if pk is None:
-            return Route.objects.create(**values)
-        route = Route.objects.select_for_update().filter(pk=pk).first()
-        if route is None:
-            raise ChannelRefused("name", "This route is gone.")
-        for field, value in values.items():
-            setattr(route, field, value)
-        route.save()
-        return route
+        return _kept(Route, pk, values)
 
 
 def delete_channel(pk: int) -> bool:
@@ -144,6 +129,19 @@ def delete_channel(pk: int) -> bool:
 def delete_route(pk: int) -> bool:
     """Deletes a route; its log stays. False when it was gone."""
     return bool(Route.objects.filter(pk=pk).delete()[0])
+
+
+def _kept(model: type[M], pk: int | None, values: Mapping[str, Any]) -> M:
+    """A new row, or the one with this id changed. Raises ChannelRefused when that is gone."""
+    if pk is None:
+        return model._default_manager.create(**values)
+    row = model._default_manager.select_for_update().filter(pk=pk).first()
+    if row is None:
+        raise ChannelRefused("name", f"This {model._meta.verbose_name} is gone.")
+    for field, value in values.items():
+        setattr(row, field, value)
+    row.save()
+    return row
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
+import msgspec
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
@@ -123,8 +124,6 @@ def drop(pk: int) -> bool:
 
 def message_of(delivery: Delivery) -> Message:
     """What goes out."""
-    import msgspec
-
     return msgspec.convert(delivery.message, Message)
 
 
