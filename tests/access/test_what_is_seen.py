@@ -18,8 +18,8 @@ from triage.access.roles import Role
 from triage.access.sight import seeing
 from triage.access.viewer import viewer_of
 from triage.access.visible import RULES
-from triage.models import Attempt, Incident, SavedView
-from triage.services.incidents import merge
+from triage.models import Attempt, Incident, Membership, SavedView
+from triage.services.incidents import IncidentRefused, add_attempts, merge, split
 from triage.services.sharing import make_share, share_token
 from triage.services.sources import forget_configuration
 from triage.tasks.discovery import discover_source
@@ -174,6 +174,17 @@ def test_an_incident_is_seen_by_who_sees_all_that_ever_was_in_it(teams: Teams) -
     assert amber.client(Role.ADMIN).get(f"/incidents/{ours.pk}/").status_code == 200
     with seeing(viewer_of(amber.people[Role.VIEWER]).sight):
         assert not Incident.objects.exists()
+
+
+def test_an_attempt_in_an_incident_that_is_not_seen_stays_there(teams: Teams) -> None:
+    amber, birch = teams
+    assert amber.incident is not None
+    overseer, responder = amber.people[Role.ADMIN], amber.people[Role.RESPONDER]
+    mixed = split(amber.incident.pk, [amber.attempts[1].pk], overseer)
+    add_attempts(mixed.pk, [birch.attempts[1].pk], overseer)
+    with seeing(viewer_of(responder).sight), pytest.raises(IncidentRefused, match="attempts of other teams"):
+        add_attempts(amber.incident.pk, [amber.attempts[1].pk], responder)
+    assert Membership.objects.get(attempt=amber.attempts[1]).incident_id == mixed.pk
 
 
 def test_an_attempt_that_moves_to_another_queue_takes_its_incident_along(teams: Teams) -> None:

@@ -13,6 +13,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.utils import timezone
 
+from triage.access.sight import all_seeing
 from triage.access.viewer import seen_people
 from triage.models import (
     Attempt,
@@ -199,6 +200,12 @@ def split(incident_id: int, attempt_ids: Collection[int], actor: AbstractBaseUse
     return Incident.objects.get(pk=new.pk)
 
 
+@all_seeing
+def _have_a_home(attempts: Collection[int]) -> bool:
+    """Whether any of them is in an incident, also one that isn't seen right now."""
+    return Membership.objects.filter(attempt__in=attempts).exists()
+
+
 @dataclass(frozen=True)
 class Place:
     """Where an attempt was: the home of its membership, if it had one."""
@@ -217,6 +224,10 @@ def add_attempts(incident_id: int, attempt_ids: Collection[int], actor: Abstract
     attempts = Attempt.objects.select_for_update(of=("self",)).filter(pk__in=list(attempt_ids)).order_by("pk")
     found = {attempt.pk: attempt for attempt in attempts}
     known = {one.attempt_id: one for one in Membership.objects.filter(attempt__in=found)}
+    if _have_a_home(set(found) - set(known)):
+        raise IncidentRefused(
+            "One of these is in an incident with attempts of other teams; only who sees those moves it."
+        )
     moved, left = [], set()
     for pk in found:
         member = known.get(pk)
