@@ -33,6 +33,7 @@ from triage.selectors.verdicts import rule_precision, said
 from triage.services.recollecting import fetch_again
 from triage.text import printable
 from triage.web.discussion import discussion
+from triage.web.found import attempt_or_404, diagnosed_or_404
 from triage.web.htmx import fragment, is_htmx
 from triage.web.incident_report import attempt_summary
 from triage.web.logview import number
@@ -100,28 +101,15 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
 @responders
 def retry(request: HttpRequest, pk: int) -> HttpResponse:
     """Asks the sources again, where there are any, and has it diagnosed again."""
-    try:
-        found = select.get_attempt(pk)
-    except (Attempt.DoesNotExist, OverflowError):
-        raise Http404 from None
+    found = attempt_or_404(pk)
     fetch_again(found.pk, request.user)
     return redirect("attempt", pk=pk)
-
-
-def _contract(pk: int) -> tuple[Attempt, dict[str, Any]]:
-    try:
-        found = select.get_attempt(pk)
-    except (Attempt.DoesNotExist, OverflowError):
-        raise Http404 from None
-    if found.diagnosis is None:
-        raise Http404("This attempt has no diagnosis yet.")
-    return found, found.diagnosis.contract
 
 
 @signed_in
 def as_json(request: HttpRequest, pk: int) -> HttpResponse:
     """The contract as the engine gave it."""
-    _, contract = _contract(pk)
+    contract = diagnosed_or_404(pk).diagnosis.contract
     body = json.dumps(contract, ensure_ascii=True, sort_keys=True, indent=1) + "\n"
     return download(body, "application/json", f"attempt-{pk}-diagnosis.json")
 
@@ -129,7 +117,7 @@ def as_json(request: HttpRequest, pk: int) -> HttpResponse:
 @signed_in
 def as_markdown(request: HttpRequest, pk: int) -> HttpResponse:
     """The same as a report to read or to paste."""
-    _, contract = _contract(pk)
+    contract = diagnosed_or_404(pk).diagnosis.contract
     return download(
         report.as_markdown(msgspec.convert(contract, Diagnosis)),
         "text/markdown; charset=utf-8",

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 
 from engine.model import SUB_DOMAINS
 from triage.access.rights import signed_in
-from triage.models import Attempt, VerdictKind
-from triage.selectors import attempts as select_attempts
+from triage.models import VerdictKind
 from triage.selectors import cases as select
 from triage.selectors.filters import printable_value
 from triage.selectors.rules import title_of
 from triage.services.bundling import Member, bundle, folder_of, packed
 from triage.web import figures
+from triage.web.found import attempt_or_404
 
 MAX_CASES = 1000
 """Of one export."""
@@ -84,10 +84,7 @@ def export(request: HttpRequest) -> HttpResponseBase:
 @signed_in
 def attempt_bundle(request: HttpRequest, pk: int) -> HttpResponseBase:
     """The evidence of one attempt as a bundle, with the verdict that stands as its label."""
-    try:
-        found = select_attempts.get_attempt(pk)
-    except (Attempt.DoesNotExist, OverflowError):
-        raise Http404 from None
+    found = attempt_or_404(pk)
     verdict = select.case(found.verdict_id) if found.verdict_id else None
     mask_names = request.GET.get("names") != "0"
     members = bundle(found, select.kept_streams(found.pk), mask_names=mask_names, verdict=verdict)

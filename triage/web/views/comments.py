@@ -15,12 +15,11 @@ from django.views.decorators.http import require_POST
 
 from triage.access.rights import responders, signed_in
 from triage.models import Attempt, Comment, Incident, Notification
-from triage.selectors import attempts as select
-from triage.selectors import incidents as select_incidents
 from triage.selectors.notifications import notes_of
 from triage.selectors.threads import attempt_state, attempt_thread
 from triage.services import comments
 from triage.web import discussion
+from triage.web.found import attempt_or_404, incident_or_404
 from triage.web.htmx import fragment, is_htmx, is_known
 from triage.web.views.attempts import detail_or_404
 
@@ -28,21 +27,13 @@ from triage.web.views.attempts import detail_or_404
 @responders
 def add_to_attempt(request: HttpRequest, pk: int) -> HttpResponse:
     """Says something about an attempt."""
-    try:
-        subject = select.get_attempt(pk)
-    except (Attempt.DoesNotExist, OverflowError):
-        raise Http404 from None
-    return _add(request, subject)
+    return _add(request, attempt_or_404(pk))
 
 
 @responders
 def add_to_incident(request: HttpRequest, pk: int) -> HttpResponse:
     """Says something about an incident."""
-    try:
-        subject = select_incidents.get_incident(pk)
-    except (Incident.DoesNotExist, OverflowError):
-        raise Http404 from None
-    return _add(request, subject)
+    return _add(request, incident_or_404(pk))
 
 
 def _add(request: HttpRequest, subject: Attempt | Incident) -> HttpResponse:

@@ -10,8 +10,8 @@ from django.shortcuts import render
 from triage.access.rights import signed_in
 from triage.models import Attempt
 from triage.selectors.compare import bases, compare, siblings
+from triage.web.found import attempt_or_404
 from triage.web.logview import number
-from triage.web.views.evidence import attempt_or_404
 
 SHOWN = 200
 """Changed settings that the page lists."""

@@ -16,12 +16,13 @@ from django.utils.http import urlencode
 from triage import times
 from triage.access.rights import signed_in
 from triage.models import Attempt, Stream
-from triage.selectors import attempts, stream_bytes, streams
+from triage.selectors import stream_bytes, streams
 from triage.selectors.evidence import EvidenceItem, Story
 from triage.selectors.guides import guide
 from triage.selectors.stream_search import Findings, Query, SearchRefused, search
 from triage.text import printable
 from triage.web import logview
+from triage.web.found import attempt_or_404
 from triage.web.htmx import is_htmx
 from triage.web.logview import AROUND, ShownLine, number
 from triage.web.typed_time import typed_moment
@@ -39,13 +40,6 @@ class Lane:
     name: str
     lines: tuple[tuple[ShownLine, str], ...]
     """Line and how far its time is from the moment."""
-
-
-def attempt_or_404(pk: int) -> Attempt:
-    try:
-        return attempts.get_attempt(pk)
-    except (Attempt.DoesNotExist, OverflowError):
-        raise Http404 from None
 
 
 def story_or_none(found: Attempt) -> Story | None:

@@ -28,6 +28,7 @@ from triage.services import incidents as act
 from triage.web import undo
 from triage.web.discussion import compose
 from triage.web.forms import incident_number, number
+from triage.web.found import incident_or_404
 from triage.web.htmx import etag_of, fragment, is_htmx, is_known
 from triage.web.incident_report import incident_report
 from triage.web.markdown import render as render_markdown
@@ -53,13 +54,6 @@ GROUPS = ((Group.COMMENTS, "Comments"), (Group.DECISIONS, "Decisions"), (Group.A
 ALL_ATTEMPTS = 1_000
 ALL = 5_000
 """Entries of a timeline that a page shows at most."""
-
-
-def incident_or_404(pk: int) -> Incident:
-    try:
-        return select.get_incident(pk)
-    except (Incident.DoesNotExist, OverflowError):
-        raise Http404 from None
 
 
 @dataclass(frozen=True)

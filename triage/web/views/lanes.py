@@ -20,9 +20,10 @@ from triage.selectors.evidence import Story
 from triage.selectors.merged import MAX_LANES, LaneInfo, Merged, MergedLine, corrections, first_failures, merge
 from triage.text import printable
 from triage.web import logview
+from triage.web.found import attempt_or_404
 from triage.web.logview import ShownLine
 from triage.web.typed_time import typed_moment
-from triage.web.views.evidence import attempt_or_404, story_or_none
+from triage.web.views.evidence import story_or_none
 
 MAX_LISTED = 200
 """Streams that the form offers."""

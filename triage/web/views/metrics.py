@@ -15,7 +15,8 @@ from triage.selectors.metric_plots import MAX_TABLE, as_plain, charts, measured,
 from triage.selectors.timeline import View, picture
 from triage.text import printable_tree
 from triage.web import timeline
-from triage.web.views.evidence import attempt_or_404, story_or_none
+from triage.web.found import attempt_or_404, diagnosed_or_404
+from triage.web.views.evidence import story_or_none
 
 KEPT_SECONDS = 600
 
@@ -23,9 +24,7 @@ KEPT_SECONDS = 600
 @signed_in
 def data(request: HttpRequest, pk: int) -> HttpResponse:
     """What `metrics.js` draws. Thinned out here: at most two samples of a series a pixel or so."""
-    found = attempt_or_404(pk)
-    if found.diagnosis is None:
-        raise Http404("This attempt has no diagnosis yet.")
+    found = diagnosed_or_404(pk)
     asked = timeline.asked(request, found.started_at, found.ended_at)
     view = View(first=asked.view.first, last=asked.view.last)
     key = f"metrics:{found.pk}:{found.diagnosis.pk}:{times.zone()}:{view.first}:{view.last}"

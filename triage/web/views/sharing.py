@@ -18,15 +18,14 @@ from triage.access.sight import seeing
 from triage.access.viewer import viewer_of
 from triage.models import Attempt, Incident, ShareLink
 from triage.rates import counted
-from triage.selectors import attempts as select
 from triage.selectors.incidents import incident_detail, ordered_parts
 from triage.selectors.shared import plain_title, shared_attempt, shared_incident
 from triage.selectors.verdicts import said
 from triage.services import sharing
 from triage.text import printable
+from triage.web.found import diagnosed_or_404, incident_or_404
 from triage.web.incident_report import attempt_summary, incident_summary
 from triage.web.views.attempts import story_of
-from triage.web.views.incidents import incident_or_404
 
 LINK_RATE = 10
 """So many times as often as one address may one link be opened, by all who have it."""
@@ -35,12 +34,7 @@ LINK_RATE = 10
 @responders
 def share_attempt(request: HttpRequest, pk: int) -> HttpResponse:
     """Links to one attempt, and its summary for a chat."""
-    try:
-        attempt = select.get_attempt(pk)
-    except (Attempt.DoesNotExist, OverflowError):
-        raise Http404 from None
-    if attempt.diagnosis is None:
-        raise Http404("There is nothing to share before the diagnosis.")
+    attempt = diagnosed_or_404(pk, "There is nothing to share before the diagnosis.")
     address = request.build_absolute_uri(reverse("attempt", args=[pk]))
     summary = attempt_summary(attempt, story_of(attempt.diagnosis, pk), address)
     name = printable(f"{attempt.workload.workload_id}, attempt {attempt.number}")

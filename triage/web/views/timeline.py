@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
@@ -13,10 +13,10 @@ from django.utils.cache import patch_vary_headers
 from engine.model import Source
 from triage.access.rights import signed_in
 from triage.models import Attempt
-from triage.selectors import attempts as select
 from triage.selectors.evidence import tell
 from triage.selectors.timeline import picture
 from triage.web import timeline
+from triage.web.found import diagnosed_or_404
 from triage.web.htmx import is_htmx
 
 
@@ -26,12 +26,7 @@ def part(request: HttpRequest, pk: int) -> HttpResponse:
     page = reverse("attempt", args=[pk]) + timeline.address(request)
     if not is_htmx(request):
         return redirect(f"{page}#timeline")
-    try:
-        found = select.get_attempt(pk)
-    except (Attempt.DoesNotExist, OverflowError):
-        raise Http404 from None
-    if found.diagnosis is None:
-        raise Http404("This attempt has no diagnosis yet.")
+    found = diagnosed_or_404(pk)
     story = tell(found.diagnosis, reverse("evidence-first", args=[pk]))
     metrics = found.streams.filter(source=Source.METRIC.value).exclude(blob="").count()
     context = {"attempt": found, "d": story.contract, "trail": story.trail, "metric_count": metrics}

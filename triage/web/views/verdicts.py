@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
@@ -14,12 +14,12 @@ from django.views.decorators.http import require_POST
 from triage import words
 from triage.access.rights import responders
 from triage.models import Attempt, VerdictKind
-from triage.selectors import attempts as select
 from triage.selectors.verdicts import said, taxonomy
 from triage.services import verdicts
 from triage.text import printable
 from triage.web import correction
 from triage.web.discussion import show_quote
+from triage.web.found import diagnosed_or_404
 from triage.web.views.attempts import story_of
 
 KINDS = (
@@ -31,21 +31,11 @@ MAX_NODES_SHOWN = 64
 """Boxes for nodes; further ones are written into the field beside them."""
 
 
-def _attempt(pk: int) -> Attempt:
-    try:
-        found = select.get_attempt(pk)
-    except (Attempt.DoesNotExist, OverflowError):
-        raise Http404 from None
-    if found.diagnosis is None:
-        raise Http404("This attempt has no diagnosis yet.")
-    return found
-
-
 @require_POST
 @responders
 def confirm(request: HttpRequest, pk: int) -> HttpResponse:
     """The diagnosis is right."""
-    found = _attempt(pk)
+    found = diagnosed_or_404(pk)
     diagnosis = correction.number(request.POST.get("diagnosis")) or 0
     seen = correction.number(request.POST.get("seen"))
     try:
@@ -62,7 +52,7 @@ def confirm(request: HttpRequest, pk: int) -> HttpResponse:
 @responders
 def keep(request: HttpRequest, pk: int) -> HttpResponse:
     """The earlier word stays, against the newer diagnosis."""
-    found = _attempt(pk)
+    found = diagnosed_or_404(pk)
     diagnosis, seen = (
         correction.number(request.POST.get("diagnosis")) or 0,
         correction.number(request.POST.get("seen")) or 0,
@@ -78,7 +68,7 @@ def keep(request: HttpRequest, pk: int) -> HttpResponse:
 @responders
 def withdraw(request: HttpRequest, pk: int) -> HttpResponse:
     """Takes back what was said."""
-    found = _attempt(pk)
+    found = diagnosed_or_404(pk)
     if not verdicts.withdraw(found.pk, request.user, verdict_id=correction.number(request.POST.get("seen")) or 0):
         messages.info(request, "It was taken back already, or something newer stands in its place.")
     return redirect("attempt", pk=pk)
@@ -89,7 +79,7 @@ def correct(request: HttpRequest, pk: int) -> HttpResponse:
     """The form for what is right, beside what the engine says; a page of its own. `?quote=` brings lines, `?new=1`
     drops what was half filled in.
     """
-    found = _attempt(pk)
+    found = diagnosed_or_404(pk)
     if request.method != "POST":
         if request.GET.get("new"):
             correction.forget(request, pk)
@@ -120,7 +110,7 @@ def correct(request: HttpRequest, pk: int) -> HttpResponse:
             errors[refused.field] = str(refused)
         except verdicts.VerdictConflict as conflict:
             errors["conflict"] = f"{conflict} Your answers are kept below: look at the attempt, then send them again."
-            found = _attempt(pk)
+            found = diagnosed_or_404(pk)
             values = replace(values, diagnosis=found.diagnosis_id, seen=found.verdict_id)
     return render(request, "attempt/correct.html", _form(found, values, errors), status=422)
 
