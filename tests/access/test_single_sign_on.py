@@ -18,6 +18,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
+from tests.peers import leave_out
 from triage import env
 from triage.access.roles import Role
 from triage.access.viewer import role_of
@@ -51,9 +52,7 @@ def canaille(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for words in made:
         done = subprocess.run(words, capture_output=True, text=True, timeout=400, check=False)
         if done.returncode:
-            if os.environ.get("CI") == "true":
-                pytest.fail(f"{PACKAGE} can't be had: {done.stderr[-500:]}")
-            pytest.skip(f"{PACKAGE} can't be had: {done.stderr[-500:]}")
+            leave_out(f"{PACKAGE} can't be had: {done.stderr[-500:]}")
     return folder / "bin/python"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.peers import leave_out
 from tests.peers.alerts import Alertmanager
 from tests.peers.metrics import why_not
 from triage.channels.base import Message, Setup
@@ -19,10 +19,7 @@ from triage.channels.registry import KINDS
 
 @pytest.fixture
 def alertmanager(tmp_path: Path) -> Iterator[Alertmanager]:
-    if reason := why_not(Alertmanager.program):
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    leave_out(why_not(Alertmanager.program))
     server = Alertmanager(tmp_path / "alertmanager", [])
     with server:
         yield server
