@@ -115,7 +115,7 @@ def test_lines_are_picked_by_dragging_over_numbers_and_by_selecting_text(
     page.locator("#picked .picks input").uncheck()
     page.get_by_role("button", name="Pick more lines in a log").click()
     page.get_by_text("Logs", exact=True).click()
-    page.get_by_role("link", name="applog/node-04.log").click()
+    page.locator(".log-menu").get_by_role("link", name="applog/node-04.log").click()
     page.wait_for_url(re.compile(r"node-04\.log\?for=correction$"))
     page.get_by_label("Go to a line, lines or a time").fill("1768-1770")
     page.keyboard.press("Enter")

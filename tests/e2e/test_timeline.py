@@ -77,6 +77,26 @@ def test_the_keyboard_zooms_moves_and_returns_while_the_picture_has_the_focus(
     expect(page.locator("#tl-whole")).to_have_attribute("aria-current", "true")
 
 
+def test_a_key_pressed_the_moment_the_answer_stands_there_acts_within_the_page(
+    signed_page: Page, live_server: Any, triaged: Triaged
+) -> None:
+    page, attempt = signed_page, triaged()
+    address = f"{live_server.url}/attempts/{attempt.pk}/"
+    page.goto(address)
+    page.evaluate("""() => new MutationObserver((_, seen) => {
+        if (!document.getElementById("tl-out")) return;
+        seen.disconnect();
+        document.body.dataset.pressed = location.href;
+        document.getElementById("tl-picture").dispatchEvent(new KeyboardEvent("keydown", {key: "0", bubbles: true}));
+    }).observe(document.getElementById("timeline").parentNode, {childList: true})""")
+    page.locator("#tl-picture").focus()
+    page.keyboard.press("+")
+    expect(page.locator("body")).to_have_attribute("data-pressed", re.compile("from="))  # gone if the page was left
+    expect(page.locator("#tl-out")).to_have_count(0)
+    page.wait_for_url(address)
+    expect(page.locator("body")).to_have_attribute("data-pressed", re.compile("from="))
+
+
 def test_a_button_that_goes_away_leaves_the_focus_beside_it(
     signed_page: Page, live_server: Any, triaged: Triaged
 ) -> None:
