@@ -6,6 +6,7 @@ import io
 import os
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from triage.blobs.writer import FRAME_BYTES
 
 __all__ = ["BlobError", "BlobReader", "RawLine"]
 
+Hide = Callable[[bytes], bytes]
 _KEPT_FRAMES = 3
 MAX_LINE_BYTES = 64 << 10
 
@@ -39,7 +41,9 @@ class RawLine:
 class BlobReader:
     """An open blob; use it as a context manager. Not for several threads at once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, hide: Hide | None = None) -> None:
+        """`hide` masks each frame as it is unpacked; it keeps lengths and line ends."""
+        self._hide = hide
         try:
             self._file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
@@ -183,6 +187,8 @@ class BlobReader:
         if len(data) != length:
             raise BlobError(f"blob is damaged in frame {number}")
         self.unpacked += 1
+        if self._hide is not None:
+            data = self._hide(data)
         self._frames[number] = data
         while len(self._frames) > _KEPT_FRAMES:
             self._frames.popitem(last=False)
@@ -192,9 +198,9 @@ class BlobReader:
 class _WholeStream(io.RawIOBase):
     """The stream of a blob as a seekable file; owns its reader."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, hide: Hide | None) -> None:
         super().__init__()
-        self._reader = BlobReader(path)
+        self._reader = BlobReader(path, hide)
         self._at = 0
 
     def readable(self) -> bool:
@@ -225,6 +231,6 @@ class _WholeStream(io.RawIOBase):
         super().close()
 
 
-def open_stream(path: Path) -> BinaryIO:
+def open_stream(path: Path, hide: Hide | None = None) -> BinaryIO:
     """The whole stream of a blob, from the start, as a buffered, seekable file. Raises BlobError."""
-    return cast(BinaryIO, io.BufferedReader(_WholeStream(path), FRAME_BYTES))
+    return cast(BinaryIO, io.BufferedReader(_WholeStream(path, hide), FRAME_BYTES))

@@ -31,8 +31,9 @@ class StoredBlob:
 class BlobStore:
     """A folder of blobs, shared by all processes that can reach it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, hide: Callable[[bytes], bytes] | None = None) -> None:
+        """`hide` masks what is read, at equal length: what was stored before a kind of secret was known."""
+        self._folder, self._hide = folder, hide
 
     def put(
         self,
@@ -64,11 +65,11 @@ class BlobStore:
 
     def reader(self, key: str) -> BlobReader:
         """Opens a blob for reading lines. Raises BlobError."""
-        return BlobReader(self._path(key))
+        return BlobReader(self._path(key), self._hide)
 
     def open(self, key: str) -> BinaryIO:
         """The whole stream of a blob. Raises BlobError."""
-        return open_stream(self._path(key))
+        return open_stream(self._path(key), self._hide)
 
     def has(self, key: str) -> bool:
         """Whether the blob is there."""

@@ -12,7 +12,7 @@ from engine import model as engine
 from triage.access.sight import all_seeing, current
 from triage.models import Attempt, Cluster, Diagnosis, EventKind, Workload
 from triage.services.events import record_event
-from triage.services.facts import keepable, moment, short
+from triage.services.facts import keepable, moment, short, told
 
 MAX_NUMBER = 2**31 - 1
 _SEARCHED_NODES = 64
@@ -47,7 +47,7 @@ def _record(facts: engine.Attempt, actor: AbstractBaseUser | None) -> tuple[Atte
     values: dict[str, Any] = {
         "state": short(facts.state, 128),
         "exit_code": None if facts.exit_code is None else short(facts.exit_code, 64),
-        "reason": None if facts.reason is None else short(facts.reason, 512),
+        "reason": None if facts.reason is None else told(facts.reason, 512),
         "started_at": moment(facts.started_at),
         "ended_at": moment(facts.ended_at),
         "nodes": [short(node, 253) for node in facts.nodes],
@@ -119,7 +119,7 @@ def _known(facts: engine.Attempt) -> QuerySet[Attempt]:
 
 
 def _workload(cluster: Cluster, facts: engine.Workload) -> Workload:
-    values = {"name": short(facts.name, 253), "user": short(facts.user, 253), "queue": short(facts.queue, 253)}
+    values = {"name": told(facts.name, 253), "user": short(facts.user, 253), "queue": short(facts.queue, 253)}
     workload, created = Workload.objects.get_or_create(
         cluster=cluster, scheduler=short(facts.scheduler, 32), workload_id=short(facts.id, 253), defaults=values
     )

@@ -18,7 +18,7 @@ from connectors.base import CollectionReport
 from triage.blobs import StoredBlob
 from triage.models import Attempt, Collection, CollectionState, EventKind, Stream
 from triage.services.events import record_event
-from triage.services.facts import keepable, short
+from triage.services.facts import short, told, told_tree
 from triage.services.recollecting import better_reports, plan_retry
 from triage.services.triage import MAX_TRIES, continue_triage
 
@@ -60,7 +60,7 @@ def add_collection(
         attempt=attempt,
         connector=connector,
         ref=ref,
-        defaults={"label": short(label, 512), "content_key": short(content_key, 128)},
+        defaults={"label": told(label, 512), "content_key": short(content_key, 128)},
     )
     if created:
         record_event(
@@ -183,7 +183,7 @@ def _keep_stream(collection: Collection, stream: CollectedStream) -> None:
 
 
 def _finish(collection: Collection, reports: Sequence[CollectionReport]) -> None:
-    plain = better_reports(collection.reports, keepable(msgspec.to_builtins(list(reports))))
+    plain = better_reports(collection.reports, told_tree(msgspec.to_builtins(list(reports))))
     collection.state = CollectionState.DONE
     collection.lease = None
     collection.reports = plain

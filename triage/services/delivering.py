@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from triage.channels.base import ChannelError, Message, Receipt
 from triage.models import Channel, Delivery, DeliveryState, News
-from triage.services.facts import short
+from triage.services.facts import short, told
 from triage.services.messages import as_plain, trial
 from triage.services.queue import Job, enqueue
 
@@ -73,7 +73,7 @@ def record_sent(delivery: Delivery, receipt: Receipt) -> bool:
 
 def record_trouble(delivery: Delivery, error: ChannelError) -> bool:
     """It was not taken: tried again later, or given up when that can't help. False when it was taken over."""
-    trouble = short(str(error), 500)
+    trouble = told(str(error), 500)
     if error.permanent or delivery.tries >= MAX_TRIES:
         return _finish(delivery, state=DeliveryState.FAILED, trouble=trouble)
     wait = min(FIRST_WAIT * 2 ** (delivery.tries - 1), LONGEST_WAIT)

@@ -23,7 +23,7 @@ from triage.configuration import ClusterConfig, SourceConfig
 from triage.models import Attempt, Cluster, Discovery, RunningAttempt, TriageState
 from triage.services.attempts import AttemptRefused, record_attempt
 from triage.services.collecting import add_collection
-from triage.services.facts import engine_attempt, keepable, moment, short
+from triage.services.facts import engine_attempt, keepable, moment, short, told
 from triage.services.queue import Job, enqueue
 from triage.services.recollecting import plan_recollection
 from triage.services.sources import find_source
@@ -68,7 +68,7 @@ def end_search(lease: SearchLease, *, found: int, error: str, answered: bool) ->
     """Gives the lease back, with what became of the search. A source that answered to the end may still have told of an
     attempt that could not be recorded: then there is an error too.
     """
-    facts: dict[str, Any] = {"last_run_at": Now(), "last_error": short(error, 1000), "last_found": found}
+    facts: dict[str, Any] = {"last_run_at": Now(), "last_error": told(error, 1000), "last_found": found}
     if answered:
         facts["answered_at"] = Now()
     _held(lease).update(lease=None, heartbeat_at=None, **facts)

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine import model as engine
 from triage.models import Attempt
+from triage.services.masking import mask_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REFUSED = re.compile("[\x00\ud800-\udfff]")
@@ -43,6 +44,22 @@ def short(value: str | None, length: int) -> str:
     """A string that fits a column."""
     text = keepable(value or "")
     return text if len(text) <= length else text[: length - 1] + "\u2026"
+
+
+def told(value: str | None, length: int) -> str:
+    """What somebody else says, be it a scheduler, a source or a person: its secrets hidden, and short enough."""
+    return short(mask_text(keepable(value)) if value else "", length)
+
+
+def told_tree(value: Any) -> Any:
+    """The same for every string in containers, at any length. Keys stay."""
+    if isinstance(value, str):
+        return mask_text(keepable(value))
+    if isinstance(value, dict):
+        return {key: told_tree(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [told_tree(item) for item in value]
+    return value
 
 
 def engine_attempt(attempt: Attempt) -> engine.Attempt:

@@ -27,7 +27,7 @@ from triage.models import (
     Ticket,
 )
 from triage.services.events import record_event
-from triage.services.facts import keepable, short
+from triage.services.facts import keepable, short, told
 from triage.services.grouping import in_force, renew_totals
 from triage.text import printable
 
@@ -68,7 +68,7 @@ def set_status(
         actor=actor,
         before=seen,
         after=status,
-        note=short(printable(note), 300),
+        note=told(printable(note), 300),
     )
     return True
 
@@ -320,7 +320,7 @@ def link_ticket(incident_id: int, actor: AbstractBaseUser, *, url: str, label: s
         parts.path.rstrip("/").rsplit("/", 1)[-1] or parts.netloc, 100
     )
     ticket, created = Ticket.objects.get_or_create(
-        incident=incident, url=url, defaults={"label": label, "note": short(printable(note.strip()), 300), "by": actor}
+        incident=incident, url=url, defaults={"label": label, "note": told(printable(note.strip()), 300), "by": actor}
     )
     if created:
         record_event(EventKind.TICKET_LINKED, incident=incident, actor=actor, label=ticket.label, url=url)

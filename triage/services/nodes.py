@@ -11,6 +11,7 @@ from django.utils import timezone
 from triage.models import Cluster, EventKind, TimelineEvent
 from triage.services.events import record_event
 from triage.services.facts import keepable
+from triage.services.masking import mask_text
 
 MAX_NOTE = 2000
 _ONCE = timedelta(minutes=2)
@@ -68,7 +69,7 @@ def is_drained(cluster: Cluster, node: str) -> bool:
 
 
 def _note(text: str) -> str:
-    text = keepable(text.strip())
+    text = mask_text(keepable(text.strip()))
     if len(text) > MAX_NOTE:
         raise NodeRefused(f"At most {MAX_NOTE:,} characters.")
     return text

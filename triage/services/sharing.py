@@ -20,7 +20,7 @@ from django.utils.crypto import salted_hmac
 from triage.access.sight import all_seeing
 from triage.models import Attempt, EventKind, Incident, ShareLink, ShareOpening
 from triage.services.events import record_event
-from triage.services.facts import short
+from triage.services.facts import short, told
 from triage.text import printable
 
 DEFAULT_DAYS = 7
@@ -42,7 +42,7 @@ def make_share(
     share = ShareLink.objects.create(
         **where,
         nonce=secrets.token_urlsafe(16),
-        note=short(printable(" ".join(note.split())), 200),
+        note=told(printable(" ".join(note.split())), 200),
         by=actor,
         expires_at=timezone.now() + timedelta(days=days),
     )

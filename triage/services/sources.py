@@ -15,6 +15,7 @@ from triage.configuration import ClusterConfig, Configuration, SourceConfig
 from triage.layers import PageCluster, PageRules, PageSource, config_path, load
 from triage.models import ConfiguredCluster, ConfiguredSource
 from triage.services import observations, spool
+from triage.services.masking import mask_piece
 from triage.services.sightings import DatabaseSightings
 
 FILES = "files"
@@ -61,8 +62,8 @@ def registry() -> Registry:
 
 
 def blob_store() -> BlobStore:
-    """Where raw streams are kept."""
-    return BlobStore(settings.FAULTLINE_DATA_DIR / "blobs")
+    """Where raw streams are kept. What is read has its secrets hidden once more: the list of them grows."""
+    return BlobStore(settings.FAULTLINE_DATA_DIR / "blobs", hide=mask_piece)
 
 
 def find_source(key: str) -> tuple[ClusterConfig, SourceConfig]:

@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from triage.models import Attempt, Collection, CollectionState, EventKind, TriageState
 from triage.services.events import record_event
-from triage.services.facts import short
+from triage.services.facts import told
 from triage.services.queue import Job, enqueue
 
 MAX_TRIES = 5
@@ -130,7 +130,7 @@ def fail_triage(attempt_id: int, reason: str, *, lease: DiagnosisLease | None = 
 
 def _fail(attempt: Attempt, reason: str) -> None:
     attempt.triage_state = TriageState.FAILED
-    attempt.triage_reason = short(" ".join(reason.split()), 1000)
+    attempt.triage_reason = told(" ".join(reason.split()), 1000)
     attempt.triage_lease = None
     attempt.triage_finished_at = timezone.now()
     attempt.save(update_fields=_TRIAGE_FIELDS)

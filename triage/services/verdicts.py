@@ -30,6 +30,7 @@ from triage.services.attempts import refresh_search
 from triage.services.events import record_event
 from triage.services.facts import keepable, short
 from triage.services.grouping import renew_totals
+from triage.services.masking import mask_text
 from triage.text import printable, readable
 
 MAX_REASON = 4_000
@@ -104,7 +105,7 @@ def correct(
 ) -> Verdict:
     """The diagnosis is wrong or not all; `answer` is what is right. Raises VerdictRefused, VerdictConflict."""
     attempt = _locked(attempt_id)
-    reason = keepable(readable(reason.strip()))
+    reason = mask_text(keepable(readable(reason.strip())))
     standing = attempt.verdict
     if (
         standing
