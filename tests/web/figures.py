@@ -22,3 +22,10 @@ def followed(client: Client, page: str) -> int:
         found = re.search(r'<p class="soft">([\d,]+) attempts?', shown)
         assert found and int(found[1].replace(",", "")) == count, (url, count, found and found[0])
     return len(links)
+
+
+def unlinked(page: str) -> list[str]:
+    """Figures in cells of numbers that lead nowhere; naught has no list, and a line below says how a figure changed."""
+    cells = re.findall(r'<td class="num"[^>]*>(.*?)</td>', page, re.DOTALL)
+    bare = [re.sub(r'<a .*?</a>|<span class="sub">.*?</span>|<[^>]*>', "", cell).strip() for cell in cells]
+    return [text for text in bare if re.search(r"[1-9]", text)]

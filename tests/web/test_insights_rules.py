@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
-from tests.web.figures import followed
+from tests.web.figures import followed, unlinked
 from triage.models import Attempt
 from triage.selectors.insights import Scope, insights, minute
 from triage.selectors.rules import known_ids, list_rules, matching_ids, rule_detail
@@ -46,6 +46,19 @@ def test_figures_agree_with_the_lists_that_they_lead_to(signed_in: Client, week:
     page = signed_in.get("/insights/").content.decode()
     assert "3 failures" in page and "Hardware" in page
     assert followed(signed_in, page) >= 6
+    assert unlinked(page) == []
+
+
+def test_what_has_no_team_and_what_is_not_diagnosed_have_lists_too(
+    signed_in: Client, make_attempt: MakeAttempt
+) -> None:
+    now = timezone.now()
+    for story, queue in ((stories.nvlink(), ""), (None, "gpu"), (None, "gpu")):
+        make_attempt(story, ended_at=now, started_at=(now - timedelta(hours=1)).timestamp(), queue=queue, cluster="")
+    page = signed_in.get("/insights/").content.decode()
+    assert "Not diagnosed yet" in page and "none named" in page
+    assert followed(signed_in, page) >= 5 and unlinked(page) == []
+    assert '<th scope="row">All</th><td class="num"><a class="plain" href="/?q=ended:7d">3</a>' in page
 
 
 def test_weeks_are_those_of_the_search_box(week: list[Attempt]) -> None:

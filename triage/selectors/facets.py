@@ -12,7 +12,7 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, Func, Q, Su
 from engine.model import Outcome
 from triage.access.sql import rows_over
 from triage.models import Cluster, VerdictStatus
-from triage.selectors.filters import NO_NODE, AttemptFilter, filtered_attempts, matches
+from triage.selectors.filters import NO_NODE, UNNAMED, AttemptFilter, filtered_attempts, matches
 
 SUCCEEDED = Outcome.SUCCEEDED.value
 COLUMNS = {
@@ -64,7 +64,8 @@ def counts(narrowed: AttemptFilter, *, top: int = TOP) -> Counts:
     """
     clusters = dict(Cluster.objects.values_list("pk", "name"))
     groups, users, nodes = (_in_one_scan if narrowed.words else _by_index)(narrowed, top)
-    tally = _Tally(narrowed, {pk for pk, name in clusters.items() if name in narrowed.cluster}, groups)
+    chosen = {*narrowed.cluster, *([""] if UNNAMED in narrowed.cluster else [])}
+    tally = _Tally(narrowed, {pk for pk, name in clusters.items() if name in chosen}, groups)
     succeeded, more = _succeeded(narrowed)
     tally.of["outcome"][SUCCEEDED] = succeeded
     if narrowed.node:

@@ -18,6 +18,8 @@ NO_NODE = "none"
 """As a value of the node filter: attempts with a diagnosis that blames no node."""
 NOBODY = "none"
 """As a value of the assignee filter: attempts whose incident nobody has, or that have none."""
+UNNAMED = "none"
+"""As a user, a queue or a cluster: attempts of which none is known, and of one with that name."""
 MAX_WORDS = 12
 
 
@@ -161,7 +163,7 @@ def _or_prefix(column: str) -> Callable[[Values], Q]:
         for value in values:
             if value.endswith("*"):
                 found |= Q(**{f"{column}__startswith": value[:-1]})
-        return found
+        return found | Q(**{column: ""}) if UNNAMED in values else found
 
     return condition
 
@@ -169,7 +171,7 @@ def _or_prefix(column: str) -> Callable[[Values], Q]:
 def _cluster(values: Values) -> Q:
     """Each name as a value of its own that is looked up once, so that an index alone can answer."""
     found = Q(pk__in=[])
-    for name in values:
+    for name in (*values, *([""] if UNNAMED in values else [])):
         found |= Q(cluster=Subquery(Cluster.objects.filter(name=name).values("pk")[:1]))
     return found
 

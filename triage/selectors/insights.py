@@ -111,6 +111,8 @@ class Insights:
     domains: list[Series]
     clusters: list[Series]
     queues: list[Series]
+    others: dict[str, int]
+    """How many clusters and queues are not among those, the cheapest."""
     total: Series
     undiagnosed: Series | None
     top: list[TopIncident]
@@ -159,6 +161,10 @@ def insights(scope: Scope) -> Insights:
         domains=domains,
         clusters=_worst(groups[_CLUSTER])[:MAX_GROUPS],
         queues=_worst(groups[_QUEUE])[:MAX_GROUPS],
+        others={
+            "cluster": max(0, len(groups[_CLUSTER]) - MAX_GROUPS),
+            "queue": max(0, len(groups[_QUEUE]) - MAX_GROUPS),
+        },
         total=total,
         undiagnosed=undiagnosed,
         top=_top(scope),

@@ -64,6 +64,16 @@ def hours(value: float | None) -> str:
 
 
 @register.filter
+def between(value: float | None) -> str:
+    """Hours between failures: `18 m`, `14.0 h`, `8 d`; `no end` where there may be none."""
+    if value is None:
+        return "no end"
+    if value < 1:
+        return f"{value * 60:.1f} m" if value < 1 / 6 else f"{value * 60:.0f} m"
+    return f"{value:.1f} h" if value < 100 else f"{value / 24:.0f} d"
+
+
+@register.filter
 def percent(value: float) -> str:
     """A share as a percentage with two meaningful digits: 0.0075 is `0.75`, 0.43 is `43`."""
     shown = value * 100

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -14,7 +15,7 @@ from django.utils.html import format_html
 from engine.model import Source
 from triage.access.rights import signed_in
 from triage.selectors import insights as select
-from triage.selectors.filters import printable_value
+from triage.selectors.filters import UNNAMED, printable_value
 from triage.selectors.insights import Scope, Series
 from triage.selectors.query import Query, Term
 from triage.templatetags.fleet import hours
@@ -37,8 +38,6 @@ class Row:
     """One series with its figures and the lists behind them."""
 
     series: Series
-    field: str
-    label: str
     bars: figures.RowBars
     lost_bars: figures.RowBars
     url: str
@@ -54,6 +53,9 @@ def insights(request: HttpRequest) -> HttpResponse:
     scope = _scope(request)
     found = select.insights(scope)
     span = f"{scope.weeks * 7}d"
+    by_domain = _rows(found.domains, lambda one: Term("domain", one.name), scope)
+    if found.undiagnosed is not None and found.undiagnosed.total:
+        by_domain += _rows([found.undiagnosed], lambda one: Term("triage", "done", negated=True), scope)
     context: dict[str, Any] = {
         "section": "insights",
         "found": found,
@@ -62,21 +64,24 @@ def insights(request: HttpRequest) -> HttpResponse:
         "clusters": select.clusters(),
         "queues": select.queues(scope),
         "parts": [
-            ("domain", "By domain", "Domain", _rows(found.domains, "domain", scope)),
-            ("cluster", "By cluster", "Cluster", _rows(found.clusters, "cluster", scope)),
-            ("queue", "By team", "Queue", _rows(found.queues, "queue", scope)),
+            ("domain", "By domain", "Domain", by_domain),
+            ("cluster", "By cluster", "Cluster", _rows(found.clusters, partial(_named, "cluster"), scope)),
+            ("queue", "By team", "Queue", _rows(found.queues, partial(_named, "queue"), scope)),
         ],
+        "all": _rows([found.total], lambda one: None, scope)[0],
         "week_names": [_day(begin) for begin, _ in _spans(scope)],
-        "total_url": _list(scope, ended="7d"),
-        "undiagnosed_url": _list(scope, Term("triage", "done", negated=True), ended="7d"),
+        "worst": next((row for row in by_domain if row.series.lost_now > 0), None),
         "top": [(one, _list(scope, Term("incident", f"INC-{one.id}"), ended=span)) for one in found.top],
         "leading": next((one for one in found.top if one.lost_now > 0), None),
         "share": _share(found.without_cause, scope),
+        "unknown_now_url": _list(scope, Term("domain", "unattributed"), ended="7d"),
         "unknown_url": _list(scope, Term("domain", "unattributed"), ended=span),
         "missing": [(one, HELP[one.source], _missing_url(scope, one.source)) for one in found.missing],
         "complete_url": _missing_url(scope, None),
         "csv_url": request.get_full_path().replace(request.path, f"{request.path.rstrip('/')}.csv", 1),
     }
+    if context["leading"] is not None:
+        context["leading_url"] = _list(scope, Term("incident", f"INC-{context['leading'].id}"), ended="7d")
     return render(request, "insights/page.html", context)
 
 
@@ -116,24 +121,30 @@ def _list(scope: Scope, *terms: Term, **pairs: str) -> str:
     return inbox.list_address(str(Query(tuple(dict.fromkeys((*terms, *own, *named))))))
 
 
-def _rows(group: list[Series], field: str, scope: Scope) -> list[Row]:
+def _named(field: str, one: Series) -> Term:
+    return Term(field, one.name or UNNAMED)
+
+
+def _rows(group: list[Series], term: Callable[[Series], Term | None], scope: Scope) -> list[Row]:
+    """The rows of one table; `term` is what narrows the list behind a series."""
     most = max((max(one.failures) for one in group), default=0)
     most_lost = max((max(one.lost) for one in group), default=0.0)
-    spans = [str(Query((Term("after", _minute(begin)), Term("before", _minute(end))))) for begin, end in _spans(scope)]
-    return [
-        Row(
-            series=one,
-            field=field,
-            label=one.name,
-            bars=figures.row_bars(one.failures, most),
-            lost_bars=figures.row_bars(one.lost, most_lost),
-            url=_list(scope, Term(field, one.name), ended="7d") if one.name else "",
-            weeks=_weeks(one, field, scope, spans),
-            spoken=", ".join(map(str, one.failures)),
-            lost_spoken=", ".join(f"{value:.0f}" for value in one.lost),
+    spans = [(Term("after", _minute(begin)), Term("before", _minute(end))) for begin, end in _spans(scope)]
+    rows = []
+    for one in group:
+        own = [found] if (found := term(one)) is not None else []
+        rows.append(
+            Row(
+                series=one,
+                bars=figures.row_bars(one.failures, most),
+                lost_bars=figures.row_bars(one.lost, most_lost),
+                url=_list(scope, *own, ended="7d"),
+                weeks=_weeks(one, [_list(scope, *own, *span) for span in spans]),
+                spoken=", ".join(map(str, one.failures)),
+                lost_spoken=", ".join(f"{value:.0f}" for value in one.lost),
+            )
         )
-        for one in group
-    ]
+    return rows
 
 
 def _spans(scope: Scope) -> list[tuple[datetime, datetime]]:
@@ -141,17 +152,17 @@ def _spans(scope: Scope) -> list[tuple[datetime, datetime]]:
     return [scope.week(number) for number in range(scope.weeks)]
 
 
-def _weeks(one: Series, field: str, scope: Scope, spans: list[str]) -> list[str]:
-    own = _list(scope, Term(field, one.name)) if one.name else ""
+_WEEK = '<a class="plain" href="{}">{}</a><span class="sub"><a class="plain" href="{}&amp;sort=lost">{}</a></span>'
+
+
+def _weeks(one: Series, urls: list[str]) -> list[str]:
     cells = []
-    for span, failures, lost in zip(spans, reversed(one.failures), reversed(one.lost), strict=True):
-        if failures and own:
-            url = f"{own}+{inbox.encoded({'q': span})[2:]}"
-            cells.append(
-                format_html('<a class="plain" href="{}">{}</a><span class="sub">{}</span>', url, failures, hours(lost))
-            )
+    for url, failures, lost in zip(urls, reversed(one.failures), reversed(one.lost), strict=True):
+        if failures:
+            shown = (url, f"{failures:,}", url, hours(lost))
+            cells.append(format_html(_WEEK, *shown))
         else:
-            cells.append(f"{failures:,}")
+            cells.append("0")
     return cells
 
 
