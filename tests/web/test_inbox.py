@@ -422,12 +422,31 @@ def test_fields_and_values_are_suggested_with_counts(ada: User, make_attempt: Ma
         "domain:hardware node:none ": "no node to blame",
     }
     assert offered("domain:", ada)["domain:hardware "] == "2"
-    assert offered("user:", ada) == {"user:ada ": "2", 'user:"ada b" ': "1"}
+    assert offered("user:", ada) == {"user:ada ": "2", 'user:"ada b" ': "1", "user:none ": "no user known"}
     assert 'user:"ada b" ' in offered('user:"ada b', ada)
     assert "-node:gx-02 " in offered("-node:gx", ada)
     assert offered("assignee:a", ada) == {"assignee:ada ": "Ada Moreau"}
     assert "ended:7d " in offered("ended:", ada) and offered("foo:", ada) == {}
     assert "saw:nccl.watchdog-timeout " in offered("saw:nccl.watchdog", ada) or offered("saw:nccl.", ada)
+
+
+def test_xids_are_suggested_with_what_they_mean(ada: User, make_attempt: MakeAttempt) -> None:
+    make_attempt()
+    make_attempt(user="jun")
+    every = offered("xid:", ada)
+    assert next(iter(every.items())) == ("xid:149 ", "NVLink link down, of several kinds (2)"), "what was seen leads"
+    assert offered("user:jun xid:14", ada)["user:jun xid:149 "] == "NVLink link down, of several kinds (1)"
+    assert next(iter(offered("xid:79", ada).items())) == ("xid:79 ", "GPU has fallen off the bus")
+    assert "xid:79 " in offered("xid:bus", ada), "by the word for it"
+    assert next(iter(offered("xid:4", ada))) == "xid:4 " and len(offered("xid:", ada)) == 8
+    assert offered("saw:xid.79", ada)["saw:xid.79 "] == "Xid 79: GPU has fallen off the bus"
+
+
+def test_what_has_no_name_is_suggested(ada: User, make_attempt: MakeAttempt) -> None:
+    make_attempt(queue="", cluster="")
+    assert offered("queue:", ada) == {"queue:none ": "no queue known"}
+    assert offered("cluster:no", ada) == {"cluster:none ": "no cluster named"}
+    assert offered("user:", ada) == {"user:ada ": "1", "user:none ": "no user known"}
 
 
 @pytest.mark.parametrize(

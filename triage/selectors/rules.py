@@ -215,6 +215,12 @@ def title_of(rule_id: str) -> str:
     return plain_title(known[1][0].title) if known else rule_id
 
 
+def titles_of(rule_id: str) -> list[str]:
+    """What a rule may be called: one title for each of its meanings."""
+    known = _by_id().get(rule_id)
+    return [plain_title(rule.title) for rule in known[1]] if known else []
+
+
 def plain_title(title: str) -> str:
     return _HOLE.sub("\u2026", title)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -11,9 +12,9 @@ from django.db.models import Count, Func
 
 from triage.access.viewer import seen_people
 from triage.models import Attempt
-from triage.selectors.filters import NO_NODE, NOBODY, AttemptFilter, filtered_attempts
+from triage.selectors.filters import NO_NODE, NOBODY, UNNAMED, AttemptFilter, filtered_attempts
 from triage.selectors.query import ALIASES, FIELDS, TIMES, Field, Query, Term, parse
-from triage.selectors.rules import known_ids
+from triage.selectors.rules import known_ids, title_of, titles_of
 
 MAX = 8
 _LAST = re.compile(r'(?:^|\s)(-?)((?:[^\s"]|"[^"]*"?)*)$')
@@ -26,6 +27,9 @@ _COUNTED = {
     "outcome": "outcome",
     "triage": "triage_state",
 }
+_UNNAMED = {"user": "no user known", "queue": "no queue known", "cluster": "no cluster named"}
+_XID = re.compile(r"xid\.([0-9]+)(?:-.*)?\Z")
+_UNUSED = "(not used on current GPUs)"
 
 
 @dataclass(frozen=True)
@@ -94,9 +98,13 @@ def _values(known: Field, begun: str, narrowed: AttemptFilter) -> Iterable[tuple
         column = _COLUMNS[known.name]
         rows = filtered_attempts(narrowed).exclude(**{column: ""}).filter(**{f"{column}__istartswith": begun})
         counted_rows = rows.values_list(column).annotate(rows=Count("*")).order_by("-rows", column)[:MAX]
-        return [(value, f"{count:,}") for value, count in counted_rows]
+        named = [(value, f"{count:,}") for value, count in counted_rows]
+        unnamed = known.name in _UNNAMED and UNNAMED.startswith(begun)
+        return [*named[: MAX - 1], (UNNAMED, _UNNAMED[known.name])] if unnamed else named
     if known.name == "saw":
-        return [(rule, "") for rule in known_ids() if rule.startswith(begun)][:MAX]
+        return [(rule, title_of(rule)) for rule in known_ids() if rule.startswith(begun)][:MAX]
+    if known.name == "xid":
+        return _xids(begun, narrowed)
     if known.name == "assignee":
         people = seen_people().filter(username__istartswith=begun).order_by("username")[:MAX]
         fixed = [("me", "you"), (NOBODY, "nobody")]
@@ -105,6 +113,32 @@ def _values(known: Field, begun: str, narrowed: AttemptFilter) -> Iterable[tuple
             *[(one.username, one.get_full_name()) for one in people],
         ]
     return [(value, "") for value in known.values if value.startswith(begun)]
+
+
+def _xids(begun: str, narrowed: AttemptFilter) -> list[tuple[str, str]]:
+    """The Xids that begin with these digits, or whose meaning has the word: those seen most often among the newest
+    matching attempts first, then the others that rules know.
+    """
+    seen: Counter[str] = Counter()
+    for rules in filtered_attempts(narrowed).order_by("-sort_at", "-id").values_list("matched", flat=True)[:2000]:
+        seen.update({number[1] for rule in rules if (number := _XID.match(rule))})
+    meanings = {**dict.fromkeys(seen, ""), **_xid_meanings()}
+    found = [one for one, about in meanings.items() if one.startswith(begun) or begun in about.lower()]
+    found.sort(key=lambda one: (one != begun, -seen[one], meanings[one].endswith(_UNUSED), int(one)))
+    return [(one, meanings[one] + (f" ({seen[one]:,})" if seen[one] else "")) for one in found[:MAX]]
+
+
+def _xid_meanings() -> dict[str, str]:
+    """What each Xid means by its number; what has several meanings says that."""
+    titles: dict[str, dict[str, None]] = {}
+    for rule in known_ids():
+        if number := _XID.match(rule):
+            known = titles.setdefault(number[1], {})
+            known.update(dict.fromkeys(title.partition(": ")[2] for title in titles_of(rule)))
+    return {
+        number: next(iter(known)) if len(known) == 1 else f"{next(iter(known)).partition(',')[0]}, of several kinds"
+        for number, known in titles.items()
+    }
 
 
 def _nodes(column: str, begun: str, narrowed: AttemptFilter) -> list[tuple[str, str]]:
