@@ -18,8 +18,10 @@ from tests.web import stories
 from tests.web.conftest import MakeAttempt
 from tests.web.figures import followed
 from tests.web.test_incidents import undo
+from triage.gpus import Told
 from triage.models import Attempt, Cluster, EventKind, TimelineEvent
 from triage.selectors.nodes import Day, Standing, fleet, standing
+from triage.services.gpus import keep_gpus
 from triage.services.nodes import NodeRefused, add_note, drain, is_drained, return_to_service
 from triage.statistics import poisson_interval, time_between, wilson
 from triage.templatetags.fleet import node_url
@@ -56,6 +58,27 @@ def test_every_figure_of_a_node_leads_to_its_list(signed_in: Client, now_and_the
     page = signed_in.get("/nodes/gx-02/").content.decode()
     assert ">5 attempts</a> ran here" in page
     assert followed(signed_in, page) == 7, "ran; of two workloads ran, failed, of one to blame; the faults of a device"
+
+
+def test_gpus_are_named_by_model_bus_and_serial_number_where_evidence_tells_them(
+    signed_in: Client, now_and_then: MakeAttempt
+) -> None:
+    now_and_then()
+    attempt = now_and_then()
+    page = signed_in.get("/nodes/gx-02/").content.decode()
+    assert "c1, 8 GPUs</span>" in page and "serial" not in page
+    told = [
+        Told("gx-02", "0000:61:00", 3, serial="1652179791123", model="NVIDIA H100 80GB HBM3"),
+        Told("gx-02", "0000:1b:00", 0, uuid="GPU-5cab3167-9337-dd41-21df-2d29c848b27a"),
+        Told("gx-01", model="b200"),
+    ]
+    keep_gpus(attempt.cluster, told, timezone.now())
+    page = signed_in.get("/nodes/gx-02/").content.decode()
+    assert "c1, 8 GPUs: NVIDIA H100 80GB HBM3</span>" in page
+    assert "<code>1652179791123</code>" in page and page.count("0000:61:00</td>") + page.count("0000:61:00<span") >= 1
+    assert "<code>GPU-5cab3167&hellip;</code>" in page
+    assert followed(signed_in, page) >= 4, "the failures of a GPU have a list"
+    assert "c1, 8 GPUs: b200</span>" in signed_in.get("/nodes/gx-01/").content.decode()
 
 
 def test_the_strip_says_what_it_was_and_leads_to_the_days_failures(

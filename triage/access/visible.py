@@ -135,6 +135,7 @@ RULES: dict[str, Rule] = {
     "attempt": place,
     "workload": place,
     "cluster": lambda sight: Q(pk__in=sorted(sight.some_clusters)),
+    "gpu": lambda sight: Q(cluster__in=sorted(sight.some_clusters)),
     "collection": of("attempt", "attempt"),
     "stream": of("attempt", "attempt"),
     "observation": of("attempt", "attempt"),

@@ -9,6 +9,7 @@ from triage.models.comment import Comment, CommentRevision, Notification
 from triage.models.configured import CheckState, ClusterCheck, ConfiguredCluster, ConfiguredSource, SourceCheck
 from triage.models.diagnosis import Diagnosis, DiagnosisNode, NodeRole
 from triage.models.discovery import Discovery, Recollection, RunningAttempt, SightedObject
+from triage.models.gpu import Gpu
 from triage.models.incident import (
     Incident,
     IncidentKey,
@@ -61,6 +62,7 @@ __all__ = [
     "DiagnosisNode",
     "Discovery",
     "EventKind",
+    "Gpu",
     "IdempotentCall",
     "Incident",
     "IncidentKey",

@@ -19,6 +19,7 @@ from triage.models import (
     Collection,
     Diagnosis,
     DiagnosisNode,
+    Gpu,
     Incident,
     IncidentKey,
     Membership,
@@ -29,7 +30,7 @@ from triage.models import (
 )
 from triage.seeding.rows import Rows
 from triage.seeding.stories import Storyteller
-from triage.seeding.world import Try, World
+from triage.seeding.world import BUSES, Try, World
 from triage.services.diagnoses import missing_sources, named_rules
 from triage.services.grouping import renew_totals
 
@@ -320,7 +321,17 @@ class Loader:
         self._point("verdict_id", self.judged)
 
     def finish(self) -> None:
-        """Counts what incidents show."""
+        """Counts what incidents show, and says which GPUs the nodes have."""
+        gpus = [
+            Gpu(
+                cluster_id=cluster, node=node.name, bus=bus, number=number, told_at=self.world.end,
+                model="NVIDIA H100 80GB HBM3", serial=str(self.random.randrange(1650 * 10**9, 1660 * 10**9)),
+            )
+            for cluster, plan in zip(self.clusters, self.world.clusters, strict=True)
+            for node in plan.nodes
+            for number, bus in enumerate(BUSES)
+        ]  # fmt: skip
+        Gpu.objects.bulk_create(gpus, batch_size=2000, ignore_conflicts=True)
         renew_totals(*Incident.objects.values_list("pk", flat=True))
 
     # --- parts --------------------------------------------------------------------------------------------------------

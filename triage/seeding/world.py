@@ -58,6 +58,10 @@ QUEUES = ("pretrain", "finetune", "research", "vision", "speech", "eval", "align
 SIZES = ((1, 55), (2, 15), (4, 12), (8, 8), (16, 5), (32, 3), (64, 1.5), (128, 0.5))
 """Nodes of an attempt, and weights."""
 OUTCOMES = (("failed", 80), ("hung", 5), ("timed_out", 6), ("preempted", 5), ("cancelled", 3), ("degraded", 1))
+BUSES = (
+    "0000:1b:00", "0000:43:00", "0000:52:00", "0000:61:00", "0000:9d:00", "0000:c3:00", "0000:d1:00", "0000:df:00",
+)  # fmt: skip
+"""Where the GPUs of a node sit."""
 PATIENCE = 8
 """Attempts of one job at most."""
 
@@ -129,18 +133,8 @@ class World:
 
     def _node(self, name: str) -> Node:
         bad = self.random.random() < 0.02
-        buses = (
-            "0000:1b:00",
-            "0000:43:00",
-            "0000:52:00",
-            "0000:61:00",
-            "0000:9d:00",
-            "0000:c3:00",
-            "0000:d1:00",
-            "0000:df:00",
-        )
-        worst = self.random.choice(buses)
-        return Node(name, 40.0 if bad else 1.0, (worst,) if bad else buses)
+        worst = self.random.choice(BUSES)
+        return Node(name, 40.0 if bad else 1.0, (worst,) if bad else BUSES)
 
     def tries(self, count: int, first: int = 0) -> Iterator[Try]:
         """`count` attempts in the order of their start; failed jobs are tried again on other nodes.

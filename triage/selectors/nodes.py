@@ -16,11 +16,12 @@ from django.db.models import Count, F, Func, IntegerField, Max, Q, Sum
 from django.db.models.fields.json import KeyTransform
 
 from triage.access.sql import seen_rows
-from triage.models import Attempt, Cluster, EventKind, TimelineEvent
+from triage.models import Attempt, Cluster, EventKind, Gpu, TimelineEvent
 from triage.statistics import Z_STRICT, Share, wilson
 
 DAYS = 90
 MAX_FAULTS = 50
+MAX_GPUS = 64
 MAX_ATTEMPTS = 5000
 NODE_EVENTS = (EventKind.NODE_NOTED, EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
 SERVICE_EVENTS = (EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
@@ -75,6 +76,15 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Slot:
+    """A GPU of the node, and how often failures began at it or at a part of it."""
+
+    gpu: Gpu
+    device: Device | None
+    """With the failures; None when there was none."""
+
+
+@dataclass(frozen=True)
 class Touched:
     """A workload that ran here."""
 
@@ -107,6 +117,10 @@ class NodePage:
     workloads: list[Touched]
     events: list[TimelineEvent] = field(default_factory=list)
     gpus: int | None = None
+    model: str = ""
+    """Of its GPUs, where evidence tells one."""
+    slots: list[Slot] = field(default_factory=list)
+    """Its GPUs by bus id, as far as evidence tells them."""
     cut: bool = False
     """More attempts ran here than were looked at."""
 
@@ -150,6 +164,8 @@ def node_page(name: str, cluster: Cluster, others: list[str], *, now: datetime |
     share = wilson(len(blamed), len(rows))
     fleet = _fleet_share(cluster, since, name)
     faults = _faults(name, [row["pk"] for row in blamed[:MAX_FAULTS]])
+    gpus = list(Gpu.objects.filter(cluster=cluster, node=name).order_by("bus")[:MAX_GPUS])
+    slots, devices = _slots([gpu for gpu in gpus if gpu.bus], faults)
     return NodePage(
         name=name,
         cluster=cluster,
@@ -163,10 +179,14 @@ def node_page(name: str, cluster: Cluster, others: list[str], *, now: datetime |
         fleet=fleet,
         standing=standing(share, fleet),
         faults=faults,
-        devices=_devices(faults),
+        devices=devices,
         workloads=_workloads(name, rows),
         events=list(node_events(name, cluster)[:100]),
         gpus=next((row["gpus_per_node"] for row in rows if row["gpus_per_node"]), None),
+        model=", ".join(
+            sorted({gpu.model for gpu in gpus if gpu.model and gpu.bus} or {gpu.model for gpu in gpus} - {""})
+        ),
+        slots=slots,
         cut=cut,
     )
 
@@ -366,6 +386,21 @@ def _devices(faults: list[Fault]) -> list[Device]:
             counted[device] += 1
             last.setdefault(device, fault.at)
     return [Device(name, number, last[name]) for name, number in sorted(counted.items(), key=lambda p: (-p[1], p[0]))]
+
+
+def _slots(gpus: list[Gpu], faults: list[Fault]) -> tuple[list[Slot], list[Device]]:
+    """The GPUs with the faults that began at them or at a part of them, and the devices that belong to none."""
+    devices = _devices(faults)
+    slots = []
+    for gpu in gpus:
+        at = [fault.at for fault in faults if any(_part_of(device, gpu.bus) for device in fault.devices)]
+        slots.append(Slot(gpu, Device(gpu.bus, len(at), at[0]) if at else None))
+    buses = [gpu.bus for gpu in gpus]
+    return slots, [device for device in devices if not any(_part_of(device.name, bus) for bus in buses)]
+
+
+def _part_of(device: str, bus: str) -> bool:
+    return device == bus or (device.startswith(bus) and not device[len(bus)].isalnum())
 
 
 def _workloads(name: str, rows: list[dict[str, Any]]) -> list[Touched]:

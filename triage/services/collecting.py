@@ -16,9 +16,11 @@ from django.utils import timezone
 
 from connectors.base import CollectionReport
 from triage.blobs import StoredBlob
+from triage.gpus import Told
 from triage.models import Attempt, Collection, CollectionState, EventKind, Stream
 from triage.services.events import record_event
 from triage.services.facts import short, told, told_tree
+from triage.services.gpus import keep_gpus
 from triage.services.recollecting import better_reports, plan_retry
 from triage.services.triage import MAX_TRIES, continue_triage
 
@@ -139,10 +141,15 @@ def postpone_collection(lease: CollectionLease, until: datetime) -> bool:
 
 @transaction.atomic
 def finish_collection(
-    lease: CollectionLease, streams: Sequence[CollectedStream], reports: Sequence[CollectionReport]
+    lease: CollectionLease,
+    streams: Sequence[CollectedStream],
+    reports: Sequence[CollectionReport],
+    gpus: Sequence[Told] = (),
 ) -> bool:
     """Keeps what was collected and moves the attempt on. False, and nothing kept, when the lease was lost."""
-    Attempt.objects.select_for_update().get(pk=lease.collection.attempt_id)
+    attempt = (
+        Attempt.objects.select_for_update(of=("self",)).select_related("cluster").get(pk=lease.collection.attempt_id)
+    )
     collection = Collection.objects.select_for_update().get(pk=lease.collection.pk)
     if collection.lease != lease.token or collection.state != CollectionState.RUNNING:
         return False
@@ -150,6 +157,8 @@ def finish_collection(
     for stream in streams:
         if not (again and _has_more(collection, stream)):
             _keep_stream(collection, stream)
+    if gpus:
+        keep_gpus(attempt.cluster, gpus, attempt.ended_at or attempt.started_at or timezone.now())
     collection.streams_done = len(streams)
     collection.bytes_done = sum(stream.blob.size for stream in streams)
     _finish(collection, reports)

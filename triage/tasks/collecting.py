@@ -19,8 +19,10 @@ from django.utils import timezone
 
 from connectors.base import CollectionReport, CollectRequest, ConfigError, ConnectorError
 from engine.model import Source, Stream
+from engine.origin import Places
 from triage.blobs import BlobStore
 from triage.celery import app
+from triage.gpus import gpus_of
 from triage.line_times import LineTimes
 from triage.metrics import counters
 from triage.services import spool
@@ -133,7 +135,8 @@ class Gathering:
                 heartbeat.check()
                 self._keep(stream, heartbeat)
             reports = [self._with_damage(report) for report in collected.reports()]
-        if not finish_collection(self._lease, self._kept, reports):
+            gpus = gpus_of(map(self._stored, self._kept), Places(self._facts, []))
+        if not finish_collection(self._lease, self._kept, reports, gpus):
             raise LeaseLost
         _count(reports)
         spool.discard(collection.ref)
@@ -163,6 +166,18 @@ class Gathering:
                 first, last = times.first(), times.last()
         self._kept.append(
             CollectedStream(stream.name, stream.source.value, stream.node, stream.rank, blob, mask.masked, first, last)
+        )
+
+    def _stored(self, kept: CollectedStream) -> Stream:
+        """As it was kept: whole, and with its secrets masked."""
+        key = kept.blob.key
+        return Stream(
+            name=kept.name,
+            source=Source(kept.source),
+            open=lambda: self._store.open(key),
+            size=kept.blob.size,
+            node=kept.node,
+            rank=kept.rank,
         )
 
     def _with_damage(self, report: CollectionReport) -> CollectionReport:
