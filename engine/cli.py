@@ -8,13 +8,21 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from engine import __version__
+from engine.model import Outcome
 from engine.ruleset import Ruleset, RulesetError, check_file, load_ruleset
 
+if TYPE_CHECKING:
+    from engine.bundle import Bundle
+
 OK, FAILED, WRONG_INPUT = 0, 1, 2
+VERDICTS = {"hardware": 10, "network": 11, "storage": 12, "platform": 13, "scheduler": 14, "software": 15}
+"""Exit codes of `diagnose --exit-by-verdict`; NOBODY when nothing is blamed."""
+NOBODY = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,9 +51,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    diagnose = commands.add_parser("diagnose", parents=[packs], help="diagnose capture bundles")
+    diagnose = commands.add_parser("diagnose", parents=[packs], help="diagnose capture bundles, or logs of one job")
     diagnose.add_argument(
-        "paths", nargs="+", type=str, metavar="PATH", help="a folder, .tar, .tar.gz, .tar.zst or .zip"
+        "paths",
+        nargs="+",
+        type=str,
+        metavar="PATH",
+        help="bundles: a folder, .tar, .tar.gz, .tar.zst or .zip; or log files of one job, - is stdin",
+    )
+    diagnose.add_argument("--job", default="", help="of log files: the job's id")
+    diagnose.add_argument("--state", default="", help="of log files: how the job ended, e.g. FAILED")
+    diagnose.add_argument("--nodes", default="", help="of log files: the job's nodes, parted by commas")
+    diagnose.add_argument(
+        "--exit-by-verdict",
+        action="store_true",
+        help="exit with 0 succeeded, 10 hardware, 11 network, 12 storage, 13 platform, 14 scheduler, 15 software, "
+        "20 nothing blamed; the highest of several",
     )
     diagnose.add_argument("--format", choices=["text", "markdown", "json"], default="text")
     diagnose.add_argument(
@@ -95,28 +116,38 @@ def _ruleset(args: argparse.Namespace) -> Ruleset:
 
 def _diagnose(args: argparse.Namespace) -> int:
     from engine.bundle import BundleError, open_bundle
+    from engine.loose import is_loose, open_logs
+
+    ruleset = _ruleset(args)
+    nodes = [node.strip() for node in args.nodes.split(",") if node.strip()]
+    logs = [path for path in args.paths if is_loose(path)]
+    answers = [open_bundle(Path(path)) for path in args.paths if path not in logs]
+    names = [path for path in args.paths if path not in logs]
+    if logs:
+        answers.append(open_logs(logs, state=args.state, nodes=nodes, job=args.job))
+        names.append(" ".join(logs))
+    codes = [OK]
+    for name, opened in zip(names, answers, strict=True):
+        try:
+            with opened as bundle:
+                codes.append(_answer(args, bundle, name, ruleset))
+        except BundleError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            codes.append(WRONG_INPUT)
+    return WRONG_INPUT if WRONG_INPUT in codes else max(codes)
+
+
+def _answer(args: argparse.Namespace, bundle: Bundle, name: str, ruleset: Ruleset) -> int:
     from engine.diagnose import diagnose
     from engine.report import render
 
-    ruleset = _ruleset(args)
-    code = OK
-    for path in args.paths:
-        try:
-            with open_bundle(Path(path)) as bundle:
-                answer = diagnose(
-                    bundle.attempt,
-                    bundle.streams,
-                    ruleset,
-                    bundle=path,
-                    collected=bundle.reports,
-                    threads=args.threads,
-                )
-        except BundleError as error:
-            print(f"{path}: {error}", file=sys.stderr)
-            code = WRONG_INPUT
-            continue
-        print(render(answer, args.format), flush=True)
-    return code
+    found = diagnose(
+        bundle.attempt, bundle.streams, ruleset, bundle=name, collected=bundle.reports, threads=args.threads
+    )
+    print(render(found, args.format), flush=True)
+    if not args.exit_by_verdict or found.outcome == Outcome.SUCCEEDED:
+        return OK
+    return VERDICTS.get(found.domain, NOBODY)
 
 
 def _scan(args: argparse.Namespace) -> int:
