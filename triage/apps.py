@@ -10,3 +10,4 @@ class TriageConfig(AppConfig):
 
     def ready(self) -> None:
         from triage import checks  # noqa: F401 - registers them
+        from triage.access import audit, single_sign_on  # noqa: F401 - they listen

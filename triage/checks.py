@@ -20,7 +20,7 @@ def clusters_are_configured_well(app_configs: Any, **options: Any) -> list[Check
     return [Warning(error, id="faultline.W001") for error in found.errors]
 
 
-PERSONAL = ("apitoken", "defaultview", "idempotentcall", "person", "savedview", "teamreach")
+PERSONAL = ("apitoken", "auditentry", "defaultview", "followed", "idempotentcall", "person", "savedview", "teamreach")
 """Models whose rows are looked up by the person they belong to, or read by admins alone."""
 
 

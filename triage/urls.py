@@ -13,6 +13,7 @@ urlpatterns = [
     path("metrics", metrics, name="metrics"),
     path("api/v1/", include("triage.api.urls")),
     path("compat/nvrx/", include("triage.compat.urls")),
+    path("compat/attribution/v2/", include("triage.compat.session_urls")),
     path("api/schema", docs.schema, name="api-schema"),
     path("api/docs", docs.docs, name="api-docs"),
     path("admin/", admin.site.urls),

@@ -60,7 +60,7 @@ _PK = {
     "attempt": "attempt", "evidence": "attempt", "stream": "attempt", "verdict": "attempt", "lanes": "attempt",
     "compare": "attempt", "incident": "incident", "comment": "comment", "notification": "notification",
     "ticket": "ticket", "share": "share", "view": "view", "channel": "channel", "route": "route",
-    "delivery": "delivery",
+    "delivery": "delivery", "following": "followed", "token": "api token",
 }  # fmt: skip
 _NAMES = {
     "node": "node",
@@ -72,6 +72,8 @@ _NAMES = {
 
 
 def _about(route: str, word: str) -> str:
+    if route == "followed":
+        return "followed word"
     if word in _WORDS:
         return _WORDS[word]
     if route == "channel-new":

@@ -40,8 +40,8 @@ def test_every_route_says_who_may_use_it() -> None:
 def test_what_is_open_to_all_is_little_and_known() -> None:
     """Each of these decides for itself, or shows nothing of anybody's."""
     assert {route.name for route in all_routes() if rule_of(route.view) == "all"} == {
-        "healthz", "readyz", "metrics", "api-schema", "api-docs", "shared", "login", "logout", "openid_connect_login",
-        "openid_connect_callback", "socialaccount_login_cancelled",
+        "healthz", "readyz", "metrics", "api-schema", "api-docs", "shared", "followed", "sessions:healthz", "login",
+        "logout", "openid_connect_login", "openid_connect_callback", "socialaccount_login_cancelled",
     }  # fmt: skip
 
 
@@ -51,7 +51,17 @@ def test_each_role_may_what_is_said_and_nothing_else(role: Role | None, teams: t
     client = Client()
     if role is not None:
         client = amber.client(role)
-    values = {**amber.values(), "attempt": 1, "incident": 1, "comment": 1, "ticket": 1, "share": 1, "view": 1}
+    values = {
+        **amber.values(),
+        "attempt": 1,
+        "incident": 1,
+        "comment": 1,
+        "ticket": 1,
+        "share": 1,
+        "view": 1,
+        "followed": 1,
+        "api token": 1,
+    }
     wrong = []
     for route in all_routes():
         for method in METHODS:
@@ -117,7 +127,16 @@ def test_a_viewer_is_offered_nothing_that_they_may_not_do(teams: tuple[Team, Tea
     amber, _ = teams
     client = amber.client(Role.VIEWER)
     values = amber.values()
-    theirs = {"/preferences/", "/sign-out/", "/notifications/", "/views/save/", "/views/default/", "/undo/"}
+    theirs = {
+        "/preferences/",
+        "/sign-out/",
+        "/notifications/",
+        "/tokens/",
+        "/following/",
+        "/views/save/",
+        "/views/default/",
+        "/undo/",
+    }
     for address in (
         "/", f"/attempts/{values['attempt']}/", f"/incidents/{values['incident']}/", f"/nodes/{amber.node}/", "/views/",
         f"/attempts/{values['attempt']}/streams/{values['stream']}", "/notifications/", "/incidents/", "/insights/",

@@ -18,9 +18,11 @@ from tests.api.conftest import work
 from tests.triage import cast
 from triage.access.roles import Role
 from triage.models import (
+    ApiToken,
     Attempt,
     Cluster,
     Comment,
+    Followed,
     Incident,
     Notification,
     Person,
@@ -29,9 +31,10 @@ from triage.models import (
     TeamReach,
     Ticket,
 )
-from triage.services import comments, incidents, nodes, saved_views, sharing, verdicts
+from triage.services import comments, following, incidents, nodes, saved_views, sharing, verdicts
 from triage.services.bundles import import_bundle
 from triage.services.submissions import submit_attempt
+from triage.services.tokens import create_token
 
 SHARED = "shared"
 MANIFEST = """\
@@ -80,6 +83,8 @@ class Team:
     share: ShareLink | None = None
     view: SavedView | None = None
     notification: Notification | None = None
+    followed: Followed | None = None
+    api_token: ApiToken | None = None
 
     @property
     def attempt(self) -> Attempt:
@@ -98,6 +103,7 @@ class Team:
         """What the addresses of routes take, for what belongs to this team."""
         incident = self.incident
         assert incident and self.comment and self.ticket and self.share and self.view and self.notification
+        assert self.followed and self.api_token
         return {
             "attempt": self.attempt.pk,
             "diagnosis": self.attempt.diagnosis_id,
@@ -108,6 +114,9 @@ class Team:
             "token": sharing.share_token(self.share),
             "view": self.view.pk,
             "notification": self.notification.pk,
+            "followed": self.followed.pk,
+            "followed word": following.followed_word(self.followed),
+            "api token": self.api_token.pk,
             "node": self.node,
             "stream": f"syslog/{self.node}.log",
             "evidence": "e1",
@@ -189,6 +198,8 @@ def _say(team: Team) -> None:
         nodes.drain(cluster, team.node, who, f"{name} drained")
     team.share = sharing.make_share(incident, who, note=f"{name} vendor")
     team.view, _ = saved_views.save_view(who, f"{name} view", f"queue:{name}-queue", audience="all")
+    team.followed = following.follow(who, "failures", f"q=queue:{name}-queue", note=f"{name} wiki")
+    team.api_token, _ = create_token(who, f"{name} epilog", ["read"])
     saved_views.save_view(who, f"{name} team view", "", audience="team", team_id=team.group.pk)
     submit_attempt(
         cluster=f"{name}-cluster", scheduler="slurm", workload_id=f"{name}-sent", number=1,

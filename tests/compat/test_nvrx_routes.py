@@ -204,7 +204,15 @@ def test_elsewhere_a_token_is_needed(client: Client, root: Path, django_user_mod
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/healthz", 200), ("/compat/nvrx/healthz", 200), ("/print", 422), ("/admin/", 404), ("/", 404)],
+    [
+        ("/healthz", 200),
+        ("/compat/nvrx/healthz", 200),
+        ("/v2/healthz", 200),
+        ("/v2/sessions/1", 401),
+        ("/print", 422),
+        ("/admin/", 404),
+        ("/", 404),
+    ],
 )
 def test_a_port_of_its_own_has_these_routes_at_its_root_and_no_others(settings: Any, path: str, status: int) -> None:
     settings.FAULTLINE_NVRX_OPEN = True

@@ -10,6 +10,7 @@ from rest_framework import authentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from triage.access.audit import READING, name_actor
 from triage.access.sight import look_as
 from triage.access.viewer import viewer_of
 from triage.services.tokens import find_token
@@ -31,6 +32,8 @@ class TokenAuthentication(authentication.BaseAuthentication):
         if token is None:
             raise AuthenticationFailed("The token is not valid: unknown, expired or revoked.")
         look_as(viewer_of(token.user).sight)
+        if request.method not in READING:
+            name_actor(request._request, token.user, token.pk)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

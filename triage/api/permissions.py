@@ -8,16 +8,14 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from triage.access.roles import Role
 from triage.access.viewer import viewer_of
 from triage.models import ApiToken, Scope
+from triage.services.tokens import ROLES
 
 READ = (Scope.READ,)
 INGEST = (Scope.INGEST,)
 WRITE = (Scope.WRITE,)
 INGEST_OR_READ = (Scope.INGEST, Scope.READ)
-ROLES = {Scope.READ: Role.VIEWER, Scope.INGEST: Role.RESPONDER, Scope.WRITE: Role.RESPONDER}
-"""Who may do what the scopes name; a token never may more than its user."""
 
 
 class ScopePermission(BasePermission):

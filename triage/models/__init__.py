@@ -3,12 +3,14 @@
 """
 
 from triage.models.attempt import Attempt, TriageState, VerdictStatus
+from triage.models.audit import AuditEntry
 from triage.models.cluster import Cluster
 from triage.models.collection import Collection, CollectionState
 from triage.models.comment import Comment, CommentRevision, Notification
 from triage.models.configured import CheckState, ClusterCheck, ConfiguredCluster, ConfiguredSource, SourceCheck
 from triage.models.diagnosis import Diagnosis, DiagnosisNode, NodeRole
 from triage.models.discovery import Discovery, Recollection, RunningAttempt, SightedObject
+from triage.models.following import Followed, FollowedKind
 from triage.models.gpu import Gpu
 from triage.models.incident import (
     Incident,
@@ -44,6 +46,7 @@ __all__ = [
     "ApiToken",
     "Attempt",
     "Audience",
+    "AuditEntry",
     "Channel",
     "ChannelKind",
     "CheckState",
@@ -62,6 +65,8 @@ __all__ = [
     "DiagnosisNode",
     "Discovery",
     "EventKind",
+    "Followed",
+    "FollowedKind",
     "Gpu",
     "IdempotentCall",
     "Incident",

@@ -1,33 +1,27 @@
-"""Share links: made, revoked, opened. An address is `id.signature`; the signature covers the row's nonce and the
-site's secret key, so that neither the database nor the key alone gives it away.
-"""
+"""Share links: made, revoked, opened."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
-import re
 import secrets
 from datetime import timedelta
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.core import signing
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
-from django.utils.crypto import salted_hmac
 
 from triage.access.sight import all_seeing
 from triage.models import Attempt, EventKind, Incident, ShareLink, ShareOpening
 from triage.services.events import record_event
 from triage.services.facts import short, told
+from triage.services.signed_addresses import is_genuine, pk_of, word_of
 from triage.text import printable
 
 DEFAULT_DAYS = 7
 DAYS = (1, 7, 30)
 MAX_READERS = 500
 """Of one link that get a row and an entry of their own; further ones count on the last."""
-_TOKEN = re.compile(r"([0-9a-z]{1,13})\.([A-Za-z0-9_-]{32})")
 _SALT = "triage.share/1"
 
 
@@ -71,19 +65,15 @@ def revoke_share(share_id: int, actor: AbstractBaseUser) -> bool:
 
 def share_token(share: ShareLink) -> str:
     """The last part of the link's address."""
-    return f"{_base36(share.pk)}.{_signature(share)}"
+    return word_of(_SALT, share.pk, share.nonce)
 
 
 @all_seeing
 def find_share(token: str) -> ShareLink | None:
     """The link of an address, also when it has ended; None when the address was never given out."""
-    match = _TOKEN.fullmatch(token)
-    if match is None:
-        return None
-    pk = int(match[1], 36)
-    share = ShareLink.objects.select_related("by").filter(pk=pk).first() if pk < 2**63 else None
-    signature = _signature(share) if share else _sign("", "")
-    return share if hmac.compare_digest(signature, match[2]) and share else None
+    share = ShareLink.objects.select_related("by").filter(pk=pk_of(token)).first()
+    genuine = is_genuine(_SALT, token, share.pk if share else None, share.nonce if share else None)
+    return share if genuine else None
 
 
 def is_open(share: ShareLink) -> bool:
@@ -114,20 +104,3 @@ def record_opening(share: ShareLink, *, address: str | None, browser: str) -> No
             address=address or "",
             browser=short(browser, 200),
         )
-
-
-def _signature(share: ShareLink) -> str:
-    return _sign(_base36(share.pk), share.nonce)
-
-
-def _sign(pk: str, nonce: str) -> str:
-    digest = salted_hmac(_SALT, f"{pk}:{nonce}", algorithm="sha256").digest()[:24]
-    return signing.b64_encode(digest).decode()
-
-
-def _base36(number: int) -> str:
-    digits = ""
-    while number:
-        number, rest = divmod(number, 36)
-        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[rest] + digits
-    return digits or "0"

@@ -69,9 +69,9 @@ class AttemptList(ApiView):
 
     def _create(self, request: Request, identity: dict[str, Any], facts: dict[str, Any]) -> Response:
         try:
-            attempt, created = submit_attempt(**identity, facts=_facts(facts), actor=request.user)
+            attempt, created = submit_attempt(**identity, facts=facts_of(facts), actor=request.user)
         except AttemptRefused as error:
-            raise _refused(error) from None
+            raise refused(error) from None
         place = {"Location": f"/api/v1/attempts/{attempt.pk}"}
         return Response(
             attempt_detail(select.attempt_detail(attempt.pk)), status=201 if created else 200, headers=place
@@ -98,9 +98,9 @@ class AttemptDetail(ApiView):
         sent = schemas.Facts(data=request.data)
         sent.is_valid(raise_exception=True)
         try:
-            state_facts(attempt_id, _facts(dict(sent.validated_data)), actor=request.user)
+            state_facts(attempt_id, facts_of(dict(sent.validated_data)), actor=request.user)
         except AttemptRefused as error:
-            raise _refused(error) from None
+            raise refused(error) from None
         return Response(attempt_detail(select.attempt_detail(attempt_id)))
 
 
@@ -151,11 +151,13 @@ class Bundles(ApiView):
         return Response(answer, status=202 if imported.requested else 200)
 
 
-def _facts(values: dict[str, Any]) -> dict[str, Any]:
+def facts_of(values: dict[str, Any]) -> dict[str, Any]:
+    """Of what was sent, the facts."""
     return {name: value for name, value in values.items() if name in (*FACTS, *WORKLOAD)}
 
 
-def _refused(error: AttemptRefused) -> Problem:
+def refused(error: AttemptRefused) -> Problem:
+    """The same as an answer that names the field."""
     key, _, message = str(error).partition(": ")
     name = "workload_id" if key == "workload.id" else key.rpartition(".")[2]
     return Invalid(**{name: message})

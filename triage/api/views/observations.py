@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from triage.api import schemas
 from triage.api.base import ApiView, attempt_or_404, number_of
 from triage.api.bodies import Received, received
+from triage.api.line_batches import line_batch
 from triage.api.openapi import PROBLEMS, RAW_BODY
 from triage.api.parsers import RawParser
 from triage.api.permissions import INGEST, INGEST_OR_READ
@@ -25,7 +26,6 @@ from triage.models import Attempt, Observation
 from triage.services import observations, spool
 from triage.services.observations import ObservationRefused
 
-MAX_NDJSON_STREAMS = 1000
 _STATUS = {"invalid": 400, "conflict": 409, "gone": 410, "too_large": 413}
 PLACE = [
     OpenApiParameter("source", str, enum=schemas.SOURCES, description="Of the stream, when its name does not tell."),
@@ -97,7 +97,7 @@ class ObservationList(ApiView):
             with spool.draft(suffix or ".part") as draft:
                 _copy(upload, draft)
                 if suffix:
-                    kept += _refusable(observations.append_bundle, attempt.pk, draft, actor=request.user)
+                    kept += refusable(observations.append_bundle, attempt.pk, draft, actor=request.user)
                     continue
                 with draft.open("rb") as content:
                     head = content.read(64 << 10)
@@ -106,48 +106,21 @@ class ObservationList(ApiView):
         return _answer(kept)
 
     def _bundle(self, request: Request, attempt: Attempt, body: Received) -> Response:
-        return _answer(_refusable(observations.append_bundle, attempt.pk, body.path, actor=request.user))
+        return _answer(refusable(observations.append_bundle, attempt.pk, body.path, actor=request.user))
 
     def _text(self, request: Request, attempt: Attempt, name: str, body: Received) -> Response:
         name = _name(request, attempt, name, body.head)
         return _answer([_append(request, attempt, name, body.path).observation])
 
     def _lines(self, request: Request, attempt: Attempt, body: Received) -> Response:
-        """Each stream's lines together become one part, so that a bad line stops all of them before any is kept."""
-        with spool.draft(".part") as scratch:
-            folder = scratch.with_suffix(".lines")
-            folder.mkdir()
-            try:
-                drafts: dict[str, Path] = {}
-                for number, entry in _entries(body.path):
-                    self._put(request, attempt, folder, drafts, number, entry)
-                kept = [_append(request, attempt, name, draft).observation for name, draft in drafts.items()]
-            finally:
-                for draft in folder.iterdir():
-                    draft.unlink()
-                folder.rmdir()
-        return _answer(kept)
-
-    def _put(
-        self, request: Request, attempt: Attempt, folder: Path, drafts: dict[str, Path], number: int, entry: Any
-    ) -> None:
-        where = f"line {number}"
-        if (
-            not isinstance(entry, dict)
-            or not isinstance(entry.get("stream"), str)
-            or not isinstance(entry.get("line"), str)
-        ):
-            raise Invalid(**{where: "must be an object with the texts stream and line"})
-        name = _name(request, attempt, entry["stream"], b"x")
-        if name not in drafts:
-            if len(drafts) >= MAX_NDJSON_STREAMS:
-                raise Invalid(**{where: f"more than {MAX_NDJSON_STREAMS} streams in one body"})
-            drafts[name] = folder / str(len(drafts))
-        at = entry.get("at")
-        prefix = f"{at} " if isinstance(at, str) and at.isprintable() else ""
-        line = entry["line"].rstrip("\r\n")
-        with drafts[name].open("ab") as out:
-            out.write(f"{prefix}{line}\n".encode("utf-8", "replace"))
+        with line_batch() as batch:
+            for number, entry in _entries(body.path):
+                where = f"line {number}"
+                if not (isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("stream", "line"))):
+                    raise Invalid(**{where: "must be an object with the texts stream and line"})
+                name = _name(request, attempt, entry["stream"], b"x")
+                batch.put(where, name, entry["line"], entry.get("at"))
+            return _answer(batch.each(lambda name, draft: _append(request, attempt, name, draft).observation))
 
 
 class OneObservation(ApiView):
@@ -203,7 +176,7 @@ class Limits(ApiView):
 def _name(request: Request, attempt: Attempt, name: str, head: bytes) -> str:
     rank = number_of(request, "rank", -1, 0, 10**6)
     node = request.query_params.get("node", "")
-    return _refusable(
+    return refusable(
         observations.stream_name,
         name,
         head,
@@ -218,10 +191,11 @@ def _append(
     request: Request, attempt: Attempt, name: str, draft: Path, *, offset: int | None = None
 ) -> observations.Appended:
     node = request.query_params.get("node", "")
-    return _refusable(observations.append_part, attempt.pk, name, draft, offset=offset, node=node, actor=request.user)
+    return refusable(observations.append_part, attempt.pk, name, draft, offset=offset, node=node, actor=request.user)
 
 
-def _refusable(do: Any, *args: Any, **kwargs: Any) -> Any:
+def refusable(do: Any, *args: Any, **kwargs: Any) -> Any:
+    """What `do` returns; what it refuses becomes a Problem."""
     try:
         return do(*args, **kwargs)
     except ObservationRefused as error:

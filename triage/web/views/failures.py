@@ -130,6 +130,7 @@ def _frame(request: HttpRequest, view: inbox.View, total: int | None = None) -> 
         "search": inbox.encoded(view.params()),
         "csv_url": view.address("failures-csv"),
         "json_url": view.address("failures-json"),
+        "feed_url": f"{reverse('following')}?{inbox.encoded({'kind': 'failures', 'about': str(view.query)})}",
         "all_url": inbox.list_address(),
         "fields": FIELDS.values(),
     }

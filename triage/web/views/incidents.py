@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -21,7 +20,7 @@ from triage.models import Incident, Severity, Ticket
 from triage.selectors import incident_lists as lists
 from triage.selectors import incidents as select
 from triage.selectors.attempts import CursorError
-from triage.selectors.filters import printable_value, read_moment
+from triage.selectors.filters import read_moment
 from triage.selectors.guides import guide
 from triage.selectors.threads import SHOWN_AT_FIRST, Group, incident_state, incident_thread
 from triage.services import incidents as act
@@ -31,20 +30,11 @@ from triage.web.forms import incident_number, number
 from triage.web.found import incident_or_404
 from triage.web.htmx import etag_of, fragment, is_htmx, is_known
 from triage.web.incident_report import incident_report
+from triage.web.incident_view import ORDERS, SEVERITIES, VIEWS, ListView
 from triage.web.markdown import render as render_markdown
 from triage.web.tables import csv_answer
 from triage.web.views.attempts import download
 
-VIEWS = (("open", "Open"), ("mine", "Yours"), ("resolved", "Resolved"))
-NOBODY = "none"
-"""As an assignee: those that nobody has."""
-SEVERITIES = [(value, f"Severity {value}") for value in Severity.values] + [(lists.UNSAID, "Severity not said")]
-ORDERS = {
-    lists.IncidentOrder.LAST: "Last to fail first",
-    lists.IncidentOrder.LOST: "Most GPU-hours lost",
-    lists.IncidentOrder.ATTEMPTS: "Most attempts",
-    lists.IncidentOrder.SEVERITY: "Worst severity",
-}
 MAX_NEWS = 99
 CSV_COLUMNS = (
     "incident", "title", "status", "severity", "assignee", "domain", "sub_domain", "rule", "attempts", "gpu_hours_lost",
@@ -54,55 +44,6 @@ GROUPS = ((Group.COMMENTS, "Comments"), (Group.DECISIONS, "Decisions"), (Group.A
 ALL_ATTEMPTS = 1_000
 ALL = 5_000
 """Entries of a timeline that a page shows at most."""
-
-
-@dataclass(frozen=True)
-class ListView:
-    """What an address of the list says."""
-
-    view: str = "open"
-    domain: str = ""
-    assignee: str = ""
-    severity: str = ""
-    search: str = ""
-    order: lists.IncidentOrder = lists.IncidentOrder.LAST
-
-    @classmethod
-    def of(cls, params: QueryDict) -> ListView:
-        """Unknown values are left out."""
-        view, domain, order = params.get("view", ""), params.get("domain", ""), params.get("sort", "")
-        assignee, severity = params.get("assignee", ""), params.get("severity", "")
-        return cls(
-            view if view in dict(VIEWS) else "open",
-            domain if domain in words.DOMAINS else "",
-            assignee if assignee == NOBODY or number(assignee) is not None else "",
-            severity if severity in {str(value) for value, _ in SEVERITIES} else "",
-            printable_value(params.get("q", "")),
-            lists.IncidentOrder(order) if order in ORDERS else lists.IncidentOrder.LAST,
-        )
-
-    def narrowed(self, user: User) -> lists.IncidentFilter:
-        mine = self.view == "mine"
-        return lists.IncidentFilter(
-            state="resolved" if self.view == "resolved" else "open",
-            assignee=user.pk if mine else number(self.assignee),
-            nobodys=self.assignee == NOBODY and not mine,
-            domain=self.domain,
-            severity=number(self.severity),
-            search=self.search,
-        )
-
-    @property
-    def filtered(self) -> bool:
-        return bool(self.domain or self.assignee or self.severity or self.search)
-
-    def params(self, **more: str) -> str:
-        values = {
-            "view": self.view if self.view != "open" else "", "domain": self.domain, "assignee": self.assignee,
-            "severity": self.severity, "q": self.search,
-            "sort": self.order.value if self.order != lists.IncidentOrder.LAST else "", **more,
-        }  # fmt: skip
-        return urlencode({name: value for name, value in values.items() if value})
 
 
 @signed_in
@@ -133,6 +74,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "newest_url": f"?{asked.params()}",
         "clear_url": f"?{ListView(view=asked.view).params()}",
         "csv_url": f"{reverse('incidents-csv')}?{asked.params()}",
+        "feed_url": f"{reverse('following')}?{urlencode({'kind': 'incidents', 'about': asked.params()})}",
         "any": counts["open"] + counts["resolved"],
         "poll_url": _news_url(asked, newest) if renews and newest else "",
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -17,7 +16,6 @@ from triage.access.rights import open_to_all, responders
 from triage.access.sight import seeing
 from triage.access.viewer import viewer_of
 from triage.models import Attempt, Incident, ShareLink
-from triage.rates import counted
 from triage.selectors.incidents import incident_detail, ordered_parts
 from triage.selectors.shared import plain_title, shared_attempt, shared_incident
 from triage.selectors.verdicts import said
@@ -25,10 +23,8 @@ from triage.services import sharing
 from triage.text import printable
 from triage.web.found import diagnosed_or_404, incident_or_404
 from triage.web.incident_report import attempt_summary, incident_summary
+from triage.web.open_addresses import LINK_RATE, private, too_often
 from triage.web.views.attempts import story_of
-
-LINK_RATE = 10
-"""So many times as often as one address may one link be opened, by all who have it."""
 
 
 @responders
@@ -107,17 +103,17 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     never were: addresses can't be guessed.
     """
     address = client_address(request)
-    if (left := _too_often(f"share:{network_of(address)}", 1)) is not None:
+    if (left := too_often(f"share:{network_of(address)}", 1)) is not None:
         return _wait(request, left)
     share = sharing.find_share(token)
     if share is None:
-        return _private(render(request, "share/ended.html", {"share": None}, status=404))
+        return private(render(request, "share/ended.html", {"share": None}, status=404))
     if not sharing.is_open(share):
-        return _private(render(request, "share/ended.html", {"share": share}, status=410))
-    if (left := _too_often(f"share-link:{share.pk}", LINK_RATE)) is not None:
+        return private(render(request, "share/ended.html", {"share": share}, status=410))
+    if (left := too_often(f"share-link:{share.pk}", LINK_RATE)) is not None:
         return _wait(request, left)
     with seeing(viewer_of(share.by).sight):
-        return _private(_opened(request, share, address))
+        return private(_opened(request, share, address))
 
 
 def _opened(request: HttpRequest, share: ShareLink, address: str | None) -> HttpResponse:
@@ -133,25 +129,11 @@ def _opened(request: HttpRequest, share: ShareLink, address: str | None) -> Http
     return render(request, template, {"share": share, **context})
 
 
-def _too_often(who: str, factor: int) -> float | None:
-    """Seconds to wait; None when nobody has to."""
-    limit = settings.FAULTLINE_SHARE_RATE * factor
-    now = counted(who) if limit else None
-    return now.left if now is not None and now.times > limit else None
-
-
 def _wait(request: HttpRequest, left: float) -> HttpResponse:
     seconds = int(left) + 1
     answer = render(request, "share/ended.html", {"share": None, "wait": seconds}, status=429)
     answer.headers["Retry-After"] = str(seconds)
-    return _private(answer)
-
-
-def _private(answer: HttpResponse) -> HttpResponse:
-    answer.headers["X-Robots-Tag"] = "noindex, nofollow, noarchive"
-    answer.headers["Referrer-Policy"] = "no-referrer"
-    answer.headers["Cache-Control"] = "private, no-store"
-    return answer
+    return private(answer)
 
 
 def _attempt(pk: int) -> dict[str, Any]:
