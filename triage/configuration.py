@@ -16,6 +16,7 @@ from connectors.base import ConfigError, Connector
 from connectors.registry import FACTORIES
 from connectors.slurm.parser import ENDED_STATES
 from connectors.values import MOST
+from triage.retention import Retention, read_retention
 
 FINDERS = frozenset({"slurm", "kueue", "files"})
 """Kinds of sources that can find attempts; the others only collect."""
@@ -72,6 +73,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     clusters: dict[str, ClusterConfig] = {}
     errors: tuple[str, ...] = ()
+    retention: Retention = Retention()
     places: dict[tuple[str, str], str] = {}
     """Where a cluster (with "") or one of its sources is set up, when it isn't in `path`."""
 
@@ -84,17 +86,19 @@ def check(document: Mapping[str, Any], shown: str, place: Place | None = None) -
     """What stands in a document; `shown` is what it is called in errors, unless `place` knows better. Never raises."""
     where = place or (lambda cluster, source: shown)
     errors: list[str] = []
-    unknown = sorted(set(document) - {"clusters"})
+    unknown = sorted(set(document) - {"clusters", "retention"})
     errors += [f"{shown}: unknown table or key {key!r}: clusters are [clusters.NAME]" for key in unknown]
+    retention = read_retention(document.get("retention", {}), shown, duration, errors)
     clusters: dict[str, ClusterConfig] = {}
     tables = document.get("clusters", {})
     if not isinstance(tables, dict):
-        return Configuration(path=shown, errors=(*errors, f"{shown}: clusters: must be tables, [clusters.NAME]"))
+        errors.append(f"{shown}: clusters: must be tables, [clusters.NAME]")
+        return Configuration(path=shown, errors=tuple(errors), retention=retention)
     for name, table in tables.items():
         found = _cluster(name, table, where, errors)
         if found is not None:
             clusters[name] = found
-    return Configuration(path=shown, clusters=clusters, errors=tuple(errors))
+    return Configuration(path=shown, clusters=clusters, errors=tuple(errors), retention=retention)
 
 
 def _cluster(name: str, table: Any, place: Place, errors: list[str]) -> ClusterConfig | None:

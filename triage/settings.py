@@ -61,6 +61,7 @@ MIDDLEWARE = [
     "triage.access.audit.AuditMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "axes.middleware.AxesMiddleware",
+    "triage.middleware.UnavailableMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 ROOT_URLCONF = "triage.urls"
@@ -129,6 +130,11 @@ CELERY_BEAT_SCHEDULE = {
     },
     "prune-observations": {
         "task": "triage.prune_observations",
+        "schedule": 3600,
+        "options": {"expires": 3600},
+    },
+    "prune": {
+        "task": "triage.prune",
         "schedule": 3600,
         "options": {"expires": 3600},
     },
@@ -254,6 +260,8 @@ HTTPS = env.flag("FAULTLINE_HTTPS")
 """Set where the site is reached by https: cookies and redirects then insist on it."""
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+"""Whether all names below this one speak https, and should be on browsers' lists, only their owner can say."""
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("FAULTLINE_BEHIND_PROXY") else None
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"

@@ -28,6 +28,7 @@ from triage.supervisor.servers import start
 from triage.supervisor.valkey import Valkey
 
 MakeAttempt = Callable[..., Attempt]
+Policy = Callable[[str], Path]
 
 
 @pytest.fixture(autouse=True)
@@ -179,6 +180,21 @@ def configured(
     monkeypatch.setenv("FAULTLINE_CONFIG", str(write()))
     yield write
     forget_configuration()
+
+
+@pytest.fixture
+def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Policy:
+    """`policy(text)`: a faultline.toml that says so."""
+    file = tmp_path / "faultline.toml"
+    monkeypatch.setenv("FAULTLINE_CONFIG", str(file))
+
+    def write(text: str) -> Path:
+        file.write_text(text)
+        forget_configuration()
+        return file
+
+    write("")
+    return write
 
 
 class Broker:

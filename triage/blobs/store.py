@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable
+import time
+import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -65,21 +67,61 @@ class BlobStore:
 
     def reader(self, key: str) -> BlobReader:
         """Opens a blob for reading lines. Raises BlobError."""
-        return BlobReader(self._path(key), self._hide)
+        return BlobReader(self.path(key), self._hide)
 
     def open(self, key: str) -> BinaryIO:
         """The whole stream of a blob. Raises BlobError."""
-        return open_stream(self._path(key), self._hide)
+        return open_stream(self.path(key), self._hide)
 
     def has(self, key: str) -> bool:
         """Whether the blob is there."""
-        return bool(_KEY.fullmatch(key)) and self._path(key).is_file()
+        return bool(_KEY.fullmatch(key)) and self.path(key).is_file()
 
-    def remove(self, key: str) -> None:
-        """Removes a blob; nothing happens when it is gone already."""
-        self._path(key).unlink(missing_ok=True)
+    def stored_bytes(self, key: str) -> int:
+        """Bytes of a blob's file; 0 when it is gone."""
+        try:
+            return self.path(key).stat().st_size
+        except FileNotFoundError:
+            return 0
 
-    def _path(self, key: str) -> Path:
+    def age(self, key: str, now: float) -> float:
+        """Seconds since a blob was written; 0 when it is gone."""
+        try:
+            return now - self.path(key).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    def list_keys(self) -> Iterator[str]:
+        """Every blob in the store."""
+        for folder in sorted(self._folder.glob("[0-9a-f][0-9a-f]")):
+            for path in sorted(folder.iterdir()):
+                if _KEY.fullmatch(key := f"{folder.name}/{path.name}"):
+                    yield key
+
+    def remove(self, key: str, *, unless_newer_than: float = 0) -> bool:
+        """Removes a blob, unless it was written within so many seconds. False when nothing was removed.
+
+        It is set aside first and looked at then, so that a blob that is being written anew meanwhile stays.
+        """
+        place, drafts = self.path(key), self._folder / "drafts"
+        drafts.mkdir(parents=True, exist_ok=True, mode=0o700)
+        aside = drafts / f"removed-{uuid.uuid4().hex}"
+        try:
+            os.rename(place, aside)
+        except FileNotFoundError:
+            return False
+        try:
+            if time.time() - aside.stat().st_mtime < unless_newer_than:
+                os.link(aside, place)
+                return False
+        except FileExistsError:
+            pass  # written anew: the same bytes
+        finally:
+            aside.unlink()
+        return True
+
+    def path(self, key: str) -> Path:
+        """Where the file of a blob is, or would be. Raises BlobError for what is no key."""
         if not _KEY.fullmatch(key):
             raise BlobError("not the key of a blob")
         return self._folder / key

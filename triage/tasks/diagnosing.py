@@ -60,6 +60,11 @@ def answer(lease: DiagnosisLease, heartbeat: Heartbeat) -> None:
     """Runs the engine unless the same input has been answered before. Raises LeaseLost and what the engine raises."""
     attempt = lease.attempt
     facts = engine_attempt(attempt)
+    if attempt.diagnosis is not None and Stream.objects.filter(attempt=attempt, blob="").exists():
+        # its raw streams are no longer kept: what was said of all of them stands
+        if not keep_diagnosis(lease, attempt.diagnosis):
+            raise LeaseLost
+        return
     streams = list(Stream.objects.filter(attempt=attempt).exclude(blob="").order_by("name"))
     reports = problems(Collection.objects.filter(attempt=attempt).order_by("connector", "ref"))
     rules = ruleset()
