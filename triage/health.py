@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 import redis
@@ -12,11 +13,13 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+import engine
 from triage.access.rights import open_to_all
 
 logger = logging.getLogger(__name__)
 
 WORKER_KEY = "faultline:worker:"
+BEAT_KEY = "faultline:beat"
 WORKER_TTL_SECONDS = 15
 """A worker says every two seconds that it lives; after so long it doesn't count any more."""
 
@@ -51,7 +54,32 @@ def broker_client() -> redis.Redis:
 def record_worker(hostname: str) -> None:
     """Says for a worker that it lives; called with each of its heartbeats."""
     with broker_client() as client:
-        client.set(f"{WORKER_KEY}{hostname}", "1", ex=WORKER_TTL_SECONDS)
+        client.set(f"{WORKER_KEY}{hostname}", engine.__version__, ex=WORKER_TTL_SECONDS)
+
+
+def workers() -> dict[str, str]:
+    """The workers that live, and the engine's version that each runs. Raises redis.RedisError."""
+    with broker_client() as client:
+        keys = sorted(client.scan_iter(f"{WORKER_KEY}*", count=1000))
+        versions = client.mget(keys) if keys else []
+    return {
+        key.decode().removeprefix(WORKER_KEY): version.decode()
+        for key, version in zip(keys, versions, strict=True)
+        if version is not None
+    }
+
+
+def record_beat() -> None:
+    """Says that what beat asks for is done; called with each sweep."""
+    with broker_client() as client:
+        client.set(BEAT_KEY, repr(time.time()))
+
+
+def last_beat() -> float | None:
+    """When that was last said, in epoch seconds. Raises redis.RedisError."""
+    with broker_client() as client:
+        said = client.get(BEAT_KEY)
+    return None if said is None else float(said)
 
 
 def _works(ask: Callable[[], bool]) -> bool:

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from triage.celery import app
-from triage.health import broker_client
+from triage.health import broker_client, record_beat
 from triage.models import Collection, CollectionState
 from triage.services import spool
 from triage.services.discovery import forget_running
@@ -32,6 +32,7 @@ RUNNING_KEPT = timedelta(days=90)
 @app.task(name="triage.sweep", **RETRY)
 def sweep() -> int:
     """Tells the broker again of work that nobody does. Returns how much there was."""
+    _say_alive()
     waiting = queue_length()
     patience = LATE_AFTER if waiting else LOST_AFTER
     work = unfinished_work(told_before=timezone.now() - patience)
@@ -43,6 +44,13 @@ def sweep() -> int:
         requeue(work)
     _remove_leftovers()
     return work.total
+
+
+def _say_alive() -> None:
+    try:
+        record_beat()
+    except redis.RedisError as error:
+        logger.warning("sweep not recorded: %s", error)
 
 
 def queue_length() -> int:
