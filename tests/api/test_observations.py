@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gzip
 import hashlib
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -241,6 +243,34 @@ def test_an_attempt_that_nobody_asks_about_is_diagnosed_when_nothing_came_for_a_
     assert unfinished_work(told_before=now).begin == []
     assert unfinished_work(told_before=now + timedelta(minutes=11)).begin == [attempt]
     assert work(attempt).rule == "xid.79"
+
+
+def test_an_attempt_of_which_nothing_was_sent_yet_is_not_diagnosed_from_nothing(api: Client) -> None:
+    attempt = new_attempt(api)
+    now = timezone.now()
+    assert unfinished_work(told_before=now).begin == []
+    assert unfinished_work(told_before=now + timedelta(minutes=11)).begin == [attempt]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_without_room_the_sender_is_told_to_come_again_and_nothing_is_lost(
+    api: Client, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    attempt = new_attempt(api)
+    put(api, attempt, "applog/a.log", "first\n")
+
+    def refuse(*args: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as full:
+        full.setattr("os.fsync", refuse)  # the bytes don't reach the disk
+        answer = put(api, attempt, "applog/a.log", "second\n", offset=6)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "15")
+        assert "can be sent again" in answer.json()["detail"]
+    assert put(api, attempt, "applog/a.log", "second\n", offset=6).status_code == 200
+    ask(api, attempt)
+    work(attempt)
+    assert stored(attempt, "applog/a.log") == b"first\nsecond\n"
 
 
 def test_files_go_when_they_are_diagnosed_and_old(api: Client) -> None:

@@ -12,6 +12,8 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import exception_handler, set_rollback
 
+from triage.room import IN_WORDS, RETRY_SECONDS, has_no_room
+
 logger = logging.getLogger(__name__)
 PROBLEM = "application/problem+json"
 
@@ -41,6 +43,10 @@ def problem(error: Exception, context: dict[str, Any]) -> Response | None:
         set_rollback()
         logger.warning("the database was not reached: %s", error)
         error = Problem(503, "The database can't be reached at the moment.", headers={"Retry-After": "5"})
+    elif has_no_room(error):
+        set_rollback()
+        logger.error("no room: %s", error)
+        error = Problem(503, IN_WORDS, headers={"Retry-After": str(RETRY_SECONDS)})
     response = exception_handler(error, context)
     if response is None:
         return None

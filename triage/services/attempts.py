@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from engine import model as engine
 from triage.access.sight import all_seeing, current
@@ -56,7 +59,14 @@ def _record(facts: engine.Attempt, actor: AbstractBaseUser | None) -> tuple[Atte
     attempt, created = Attempt.objects.get_or_create(
         workload=workload,
         number=facts.number,
-        defaults={**values, "cluster": cluster, "user": workload.user, "queue": workload.queue},
+        defaults={
+            **values,
+            "cluster": cluster,
+            "user": workload.user,
+            "queue": workload.queue,
+            # until somebody asks: the sweep does once nothing has come for a while, not before anything could come
+            "triage_queued_at": timezone.now() + timedelta(seconds=settings.FAULTLINE_QUIET_SECONDS),
+        },
     )
     if created:
         # read back what the database generates

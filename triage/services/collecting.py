@@ -12,6 +12,8 @@ import msgspec
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from connectors.base import CollectionReport
@@ -133,10 +135,14 @@ def renew_collection(lease: CollectionLease, *, streams_done: int, bytes_done: i
 
 
 @transaction.atomic
-def postpone_collection(lease: CollectionLease, until: datetime) -> bool:
-    """Gives a collection back, to be tried again at `until`. False when the lease was lost."""
+def postpone_collection(lease: CollectionLease, until: datetime, *, counts: bool = True) -> bool:
+    """Gives a collection back, to be tried again at `until`. False when the lease was lost.
+
+    What is not the source's fault doesn't count as a try.
+    """
     held = Collection.objects.filter(pk=lease.collection.pk, lease=lease.token, state=CollectionState.RUNNING)
-    return bool(held.update(state=CollectionState.PENDING, lease=None, queued_at=until))
+    tries = F("tries") if counts else Greatest(F("tries") - 1, 0)
+    return bool(held.update(state=CollectionState.PENDING, lease=None, queued_at=until, tries=tries))
 
 
 @transaction.atomic

@@ -25,6 +25,7 @@ from triage.celery import app
 from triage.gpus import gpus_of
 from triage.line_times import LineTimes
 from triage.metrics import counters
+from triage.room import RETRY_SECONDS, has_no_room
 from triage.services import spool
 from triage.services.collecting import (
     CollectedStream,
@@ -89,6 +90,11 @@ def collect(self: Task, collection_id: int) -> None:
     except (OperationalError, InterfaceError):
         raise
     except OSError as error:
+        if has_no_room(error):  # our own: the source has it still, so it is asked until there is room
+            logger.error("no room for collection %s, tried again in %d s: %s", collection_id, RETRY_SECONDS, error)
+            postpone_collection(lease, timezone.now() + timedelta(seconds=RETRY_SECONDS), counts=False)
+            self.apply_async(args=[collection_id], countdown=RETRY_SECONDS)
+            return
         _give_up(lease, f"{error.strerror or error}")
     except Exception as error:
         logger.exception("collection %s failed", collection_id)
