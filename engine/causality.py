@@ -16,6 +16,7 @@ import msgspec
 from engine.findings import Finding
 from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role, Source
 from engine.refute import Known, against, is_end, is_strong, without_its_log
+from engine.series import SLOWDOWN
 from engine.shared import by_the_middle, place_of, said_alike
 
 SAME_CLOCK = 2.0
@@ -167,6 +168,8 @@ def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> boo
     for other in alive:
         if other is finding or not any(_globbed(other.rule.id, pattern) for pattern in finding.rule.needs):
             continue
+        if other.rule.id == SLOWDOWN:
+            return True  # the whole job's, whichever rank's log told of it
         if other.node is not None and other.node not in attempt.nodes:
             if _at_once(finding, other):
                 return True

@@ -65,7 +65,7 @@ class Missing(msgspec.Struct):
     ranks: tuple[int, ...] = ()
     nodes: tuple[str, ...] = ()
     by: str = ""
-    """watchdog | flight recorder | report of the ranks | words of its peers"""
+    """watchdog | flight recorder | report of the ranks | words of its peers | use of the GPUs"""
     seq: str = ""
     facts: list[Fact] = []
 

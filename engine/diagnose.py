@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from engine import causality, collective, crashes, firewall, outcome, pace, refute, series, shared, stacks, story
+from engine import causality, collective, crashes, firewall, idle, outcome, pace, refute, series, shared, stacks, story
 from engine.clock import StreamClock, parse_time, zone_by_span
 from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
@@ -90,6 +90,8 @@ def diagnose(
     placed += series.as_placed(measured, places)
     dumps = collective.read_dumps(streams, places)
     missing = collective.who_is_missing(placed, dumps, places, streams)
+    if not (missing.ranks or missing.nodes):
+        missing = idle.waited_for(measured.series, progress.stopped_at(window), window, places)
     mismatch = [] if dumps.dumps else collective.watchdog_mismatch(placed)
     preparing = [] if progress.steps else collective.still_preparing(placed)
     stuck = stacks.elsewhere(read.scans)

@@ -52,6 +52,8 @@ class Placed(msgspec.Struct):
     """Why it cannot be part of this attempt's failure; None when it can."""
     elapsed: float = 0.0
     """Seconds before the line at which the trouble that it reports began."""
+    until: float | None = None
+    """Of a metric: the last sample that shows it; None where it did not end."""
 
     def order(self) -> tuple[float, str, int, int, str, str]:
         """By time; at one moment by place and content, so that other file names change nothing."""

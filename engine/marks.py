@@ -24,6 +24,8 @@ TAIL = 16 << 10
 """Bytes at the end of a region in which its last lines of progress are looked for first."""
 PIECE = 16 << 10
 MOST_MATCHES = 100_000
+ALIKE = 3
+"""Patterns that may find progress in one line."""
 
 T = TypeVar("T")
 Match = tuple[int, int, int]
@@ -67,9 +69,11 @@ class Marks:
         """The next region of the stream, which ends in this block."""
         level = (region.number + 1).bit_length() - 1
         kept = KEPT[min(level, len(KEPT) - 1)]
-        found = _first_matches(self._database, slices(block.data, region.start, region.end, PIECE), kept)
-        if len(found) >= kept:
-            found |= _last_matches(self._database, block.data, region, kept)
+        # Several patterns may find one line; only of a log's first region do all lines count.
+        most = kept if level else kept * ALIKE
+        found = _first_matches(self._database, slices(block.data, region.start, region.end, PIECE), most)
+        if len(found) >= most:
+            found |= _last_matches(self._database, block.data, region, most, enough=1 if level else most)
         if kept < self._kept:
             self._kept = kept
             self._spots = [_ends(spots, kept) for spots in self._spots]
@@ -141,9 +145,9 @@ def _first_matches(database: Database, pieces: Iterable[Slice], limit: int) -> s
     return found
 
 
-def _last_matches(database: Database, data: bytes, region: Region, limit: int) -> set[Match]:
-    """The last matches of the region, looked for from the end in growing parts."""
-    size = TAIL if limit == KEPT[0] else TAIL // 4
+def _last_matches(database: Database, data: bytes, region: Region, limit: int, enough: int) -> set[Match]:
+    """The last matches of the region, looked for from the end in growing parts until there are enough."""
+    size = TAIL if enough > 1 else TAIL // 4
     while True:
         begin = max(region.end - size, region.start)
         if begin > region.start:
@@ -151,6 +155,6 @@ def _last_matches(database: Database, data: bytes, region: Region, limit: int) -
         found: set[Match] = set()
         for piece in slices(data, begin, region.end):
             found |= piece.first_matches(database, MOST_MATCHES)
-        if found or size >= region.end - region.start:
+        if len(found) >= enough or size >= region.end - region.start:
             return set(sorted(found)[-limit:])
         size *= 8

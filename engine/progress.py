@@ -50,6 +50,8 @@ class Progress(msgspec.Struct):
     """stream -> offset of its last mark, for streams without times."""
     ordinary: list[float] = []
     """Times of ordinary lines of the job's log, where no line of progress is understood."""
+    paced: list[tuple[float, float]] = []
+    """When iterations ended, and how long they took, of the log that tells most."""
     iteration_s: float | None = None
     slowdown: Slowdown | None = None
 
@@ -121,6 +123,7 @@ def read_progress(scans: Sequence[tuple[StreamScan, StreamClock, str | None]], w
         progress.first, progress.last = timed[0], timed[-1]
     paced = _paced(timed)
     if paced:
+        progress.paced = [(step.at, seconds) for step, seconds in paced if step.at is not None]
         progress.iteration_s = median([seconds for _, seconds in paced])
         progress.slowdown = _slowdown(paced)
     return progress

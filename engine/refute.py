@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from statistics import median
 
 import msgspec
 
@@ -16,6 +17,11 @@ REACH = 300.0
 """Seconds before the job stopped from which on something that is often harmless may have stopped it."""
 AT_WORK = 600.0
 """Seconds for which a log must go on as usual to show that the job worked, where its progress is not understood."""
+
+PACED = 600.0
+"""Seconds by which what slows a job down, and the first slow iteration that is known, may be apart."""
+FEW, SLOWER = 6, 1.1
+"""So many iterations tell how long they take; and so many times longer is slower at all."""
 
 _STATE = re.compile(r"(?:pod)?condition: |container: .*State=waiting")
 """What a scheduler's object says of itself since a moment: it still held when the object was read."""
@@ -114,7 +120,7 @@ def _out_of_reach(finding: Finding, known: Known) -> str | None:
 def _refuted(finding: Finding, progress: Progress, window: Window, degraded: bool) -> str | None:
     """Why the job's own progress speaks against the finding, if it does."""
     if finding.rule.degrades:
-        return None if degraded else "it slows a job down, but does not end it"
+        return _slowed_nothing(finding, progress) if degraded else "it slows a job down, but does not end it"
     if is_end(finding):
         return None
     last = progress.last_at
@@ -130,6 +136,28 @@ def _refuted(finding: Finding, progress: Progress, window: Window, degraded: boo
     if len(later) >= 5 and later[-1] - later[0] > AT_WORK:
         return f"the job's log went on as usual for {_minutes(later[-1] - since)} after it"
     return None
+
+
+def _slowed_nothing(finding: Finding, progress: Progress) -> str | None:
+    """Why the pace of the job speaks against something measured that could have slowed it down."""
+    measured = [p for p in finding.placed if p.hit.source is Source.METRIC]
+    if finding.first is None or len(measured) < len(finding.placed):
+        return None
+    ends = [p.until for p in measured]
+    until = None if None in ends else max(end for end in ends if end is not None)
+    slow = progress.slowdown
+    if slow is not None:
+        if finding.first > slow.at + PACED:
+            return f"it began {_minutes(finding.first - slow.at)} after iterations had become slower"
+        if until is not None and until < slow.since - PACED:
+            return f"it was over {_minutes(slow.since - until)} before iterations became slower"
+        return None
+    before = [seconds for at, seconds in progress.paced if at < finding.first]
+    during = [seconds for at, seconds in progress.paced if at > finding.first and (until is None or at <= until)]
+    if len(before) < FEW or len(during) < FEW:
+        return None
+    was, became = median(before), median(during)
+    return f"iterations took {became:.3g} s with it and {was:.3g} s before" if became < was * SLOWER else None
 
 
 def _refuted_by_order(finding: Finding, progress: Progress) -> str | None:

@@ -25,6 +25,8 @@ from engine.ruleset import Matcher, MetricSpec, Rule, Ruleset, build_rule
 from engine.scan import Hit
 
 MAX_BYTES = 512 * 2**20
+SLOWDOWN = "throughput.slowdown"
+"""The rule of the symptom that engine/progress.py finds."""
 _LAST = 1e10
 """No sample is later (the year 2286): such a number is not a time."""
 _NODE_LABELS = (
@@ -55,9 +57,19 @@ class Series(msgspec.Struct):
     device: str | None
 
 
+class Seen(msgspec.Struct, frozen=True):
+    """What a detector found in one series."""
+
+    at: float
+    said: str
+    """What the series did, as the end of a sentence."""
+    until: float | None = None
+    """The last sample that shows it; None where it did not end."""
+
+
 class Measured(msgspec.Struct):
     series: list[Series] = []
-    hits: list[tuple[Rule, Series, float, str]] = []
+    hits: list[tuple[Rule, Series, Seen, str]] = []
     streams: int = 0
     errors: list[str] = []
     samples: int = 0
@@ -163,7 +175,7 @@ def _node(labels: dict[str, str], places: Places) -> str | None:
 
 def _run(
     matcher: Matcher, spec: MetricSpec, everything: list[Series], window: Window, places: Places
-) -> Iterable[tuple[Rule, Series, float, str]]:
+) -> Iterable[tuple[Rule, Series, Seen, str]]:
     wanted = [
         s
         for s in everything
@@ -180,9 +192,8 @@ def _run(
     for series, part in zip(wanted, inside, strict=True):
         found = _DETECTORS[spec.detector](spec, part, peers) if part.times else None
         if found is not None:
-            at, said = found
             label = f"{series.name} of {series.node or '?'}" + (f" {series.device}" if series.device else "")
-            yield matcher.meaning({}), series, at, f"{label} {said}"
+            yield matcher.meaning({}), series, found, f"{label} {found.said}"
 
 
 class _Peers:
@@ -236,35 +247,39 @@ def _lasting(flags: list[bool], least: int) -> int | None:
     return None
 
 
-def _bits(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, str] | None:
-    index = _lasting([int(value) & spec.mask != 0 for value in series.values], spec.min_samples)
+def _bits(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
+    flags = [int(value) & spec.mask != 0 for value in series.values]
+    index = _lasting(flags, spec.min_samples)
     if index is None:
         return None
-    many = sum(int(value) & spec.mask != 0 for value in series.values)
-    return series.times[
-        index
-    ], f"is {int(series.values[index]):#x} (bits of {spec.mask:#x}) in {many} of {len(series.values)} samples"
+    said = f"is {int(series.values[index]):#x} (bits of {spec.mask:#x}) in {sum(flags)} of {len(flags)} samples"
+    return Seen(series.times[index], said, _last(series, flags))
 
 
-def _above(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, str] | None:
-    index = _lasting([value > spec.threshold for value in series.values], spec.min_samples)
-    return (
-        None
-        if index is None
-        else (series.times[index], f"rises above {spec.threshold:g} (up to {max(series.values[index:]):g})")
-    )
+def _last(series: Series, flags: list[bool]) -> float:
+    """When the last set flag was."""
+    return max(at for at, flag in zip(series.times, flags, strict=True) if flag)
 
 
-def _below(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, str] | None:
-    index = _lasting([value < spec.threshold for value in series.values], spec.min_samples)
-    return (
-        None
-        if index is None
-        else (series.times[index], f"falls below {spec.threshold:g} (down to {min(series.values[index:]):g})")
-    )
+def _above(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
+    flags = [value > spec.threshold for value in series.values]
+    index = _lasting(flags, spec.min_samples)
+    if index is None:
+        return None
+    said = f"rises above {spec.threshold:g} (up to {max(series.values[index:]):g})"
+    return Seen(series.times[index], said, _last(series, flags))
 
 
-def _increase(spec: MetricSpec, series: Series, peers: _Peers) -> tuple[float, str] | None:
+def _below(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
+    flags = [value < spec.threshold for value in series.values]
+    index = _lasting(flags, spec.min_samples)
+    if index is None:
+        return None
+    said = f"falls below {spec.threshold:g} (down to {min(series.values[index:]):g})"
+    return Seen(series.times[index], said, _last(series, flags))
+
+
+def _increase(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
     grown, first = 0.0, None
     for index in range(1, len(series.values)):
         step = series.values[index] - series.values[index - 1]
@@ -277,7 +292,7 @@ def _increase(spec: MetricSpec, series: Series, peers: _Peers) -> tuple[float, s
     others = peers.growths(series)
     if others and grown < 5 * median(others):
         return None
-    return series.times[first], f"grows by {grown:g}"
+    return Seen(series.times[first], f"grows by {grown:g}")
 
 
 def _step(spec: MetricSpec, series: Series, direction: int) -> tuple[float, float, float] | None:
@@ -302,22 +317,22 @@ def _step(spec: MetricSpec, series: Series, direction: int) -> tuple[float, floa
 def _rates_if_counter(series: Series) -> Series:
     """A counter (name ends in _total or never falls) as its rate a second."""
     rising = all(b >= a for a, b in pairwise(series.values))
-    if not (series.name.endswith("_total") and rising) or len(series.values) < 3:
+    if not (series.name.lower().endswith(("_total", "_counter", "_violation")) and rising) or len(series.values) < 3:
         return series
     pairs = list(zip(series.times, series.values, strict=True))
     rates = [(b[1] - a[1]) / max(b[0] - a[0], 1e-9) for a, b in pairwise(pairs)]
     return msgspec.structs.replace(series, times=series.times[1:], values=rates)
 
 
-def _step_down(spec: MetricSpec, series: Series, peers: _Peers) -> tuple[float, str] | None:
+def _step_down(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
     return _stepped(spec, series, peers, -1)
 
 
-def _step_up(spec: MetricSpec, series: Series, peers: _Peers) -> tuple[float, str] | None:
+def _step_up(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
     return _stepped(spec, series, peers, 1)
 
 
-def _stepped(spec: MetricSpec, series: Series, peers: _Peers, direction: int) -> tuple[float, str] | None:
+def _stepped(spec: MetricSpec, series: Series, peers: _Peers, direction: int) -> Seen | None:
     found = _step(spec, _rates_if_counter(series), direction)
     if found is None:
         return None
@@ -325,10 +340,10 @@ def _stepped(spec: MetricSpec, series: Series, peers: _Peers, direction: int) ->
     if others and alike > others / 2 and not spec.alike:
         return None  # everyone alike: an effect, not this one's fault
     at, before, after = found
-    return at, f"changes from {before:g} to {after:g}"
+    return Seen(at, f"changes from {before:g} to {after:g}")
 
 
-def _outlier(spec: MetricSpec, series: Series, peers: _Peers) -> tuple[float, str] | None:
+def _outlier(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
     others = peers.levels(series)
     mine = _rates_if_counter(series)
     if len(others) < 3 or len(mine.values) < 3:
@@ -337,25 +352,24 @@ def _outlier(spec: MetricSpec, series: Series, peers: _Peers) -> tuple[float, st
     spread = median([abs(o - usual) for o in others]) or abs(usual) * 0.02
     if usual == 0 or abs(own - usual) / abs(usual) < spec.threshold or abs(own - usual) < 6 * spread:
         return None
-    start = next(
-        (t for t, v in zip(mine.times, mine.values, strict=True) if abs(v - usual) / abs(usual) >= spec.threshold),
-        mine.times[0],
-    )
-    return start, f"is {own:g} where its {len(others)} peers are at {usual:g}"
+    odd = [t for t, v in zip(mine.times, mine.values, strict=True) if abs(v - usual) / abs(usual) >= spec.threshold]
+    odd = odd or [mine.times[0]]
+    return Seen(odd[0], f"is {own:g} where its {len(others)} peers are at {usual:g}", odd[-1])
 
 
-def _changed(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, str] | None:
+def _changed(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
     for index in range(1, len(series.values)):
         if series.values[index] != series.values[index - 1] and series.values[index] != 0:
             if spec.threshold and series.values[index] != spec.threshold:
                 continue
             if spec.values and series.values[index] not in spec.values:
                 continue
-            return series.times[index], f"changes from {series.values[index - 1]:g} to {series.values[index]:g}"
+            said = f"changes from {series.values[index - 1]:g} to {series.values[index]:g}"
+            return Seen(series.times[index], said)
     return None
 
 
-def _rate_rises(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float, str] | None:
+def _rate_rises(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
     """A counter that grew by less than half of the threshold a second, and from some moment on by at least as much."""
     rate = _rates_if_counter(series)
     if rate is series or len(rate.values) < 2 * spec.min_samples:
@@ -368,7 +382,7 @@ def _rate_rises(spec: MetricSpec, series: Series, _peers: _Peers) -> tuple[float
     wrong = sum(high[:best]) + sum(not one for one in high[best:])
     if before >= spec.threshold / 2 or after < spec.threshold or wrong > 0.1 * len(high):
         return None
-    return rate.times[best], f"grows by {after:.3g} a second instead of {before:.3g}"
+    return Seen(rate.times[best], f"grows by {after:.3g} a second instead of {before:.3g}")
 
 
 def _parting(high: list[bool]) -> int:
@@ -398,7 +412,7 @@ _DETECTORS = {
 def as_placed(measured: Measured, places: Places) -> list[Placed]:
     """Metric signals as placed hits."""
     out = []
-    for rule, series, at, said in measured.hits:
+    for rule, series, seen, said in measured.hits:
         hit = Hit(
             rule=rule,
             captures={},
@@ -408,13 +422,24 @@ def as_placed(measured: Measured, places: Places) -> list[Placed]:
             line=series.line,
             text=said,
             cleaned=Line([said], []),
-            stamp=Stamp("epoch", at, 0),
+            stamp=Stamp("epoch", seen.at, 0),
         )
         aside = None
         if series.node and places.attempt.nodes and not places.known(series.node):
             aside = f"{series.node} is not one of the attempt's nodes"
         out.append(
-            Placed(hit, rule, at, "own: sample time", series.node, None, series.device, aside=aside, elapsed=rule.delay)
+            Placed(
+                hit,
+                rule,
+                seen.at,
+                "own: sample time",
+                series.node,
+                None,
+                series.device,
+                aside=aside,
+                elapsed=rule.delay,
+                until=seen.until,
+            )
         )
     return out
 
@@ -423,7 +448,7 @@ def slowdown_rule() -> Rule:
     """The symptom that engine/progress.py finds; not in a pack because no pattern finds it."""
     return build_rule(
         {
-            "id": "throughput.slowdown",
+            "id": SLOWDOWN,
             "title": "Iterations became slower and stayed so",
             "role": Role.SYMPTOM,
             "guide": "Compare the nodes' clocks, temperatures, link rates and storage waits before and after.",

@@ -254,6 +254,12 @@ def _unattributed(told: Told, trail: Trail) -> list[str]:
             f"Rank {ranks}{_where(told.missing.nodes)} is what the others waited for, by the {told.missing.by}; "
             "what stopped it is not in the evidence."
         )
+    elif told.missing.by == "use of the GPUs":
+        ids = [e for f in symptoms if f.rule.id == "collective.idle" for e in trail.some(f, 4)]
+        said.append(
+            f"GPUs of {', '.join(told.missing.nodes)} do nothing after the last progress, while the others are busy "
+            f"all the time, as in waiting for them; what stopped them is not in the evidence {refs(ids)}."
+        )
     elif told.missing.nodes:
         ids = [e for f in symptoms for p in f.placed if p.peer in told.missing.nodes for e in [trail.of(p)]][:4]
         said.append(
