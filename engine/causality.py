@@ -237,6 +237,8 @@ def may_explain(cause: Finding, effect: Finding) -> bool:
 def _by_rule(cause: Finding, effect: Finding) -> bool:
     if cause.rule.id == effect.rule.id:
         return False
+    if cause.rule.domain == "hardware" and effect.rule.sub_domain in _RESOURCE and not _at_one_place(cause, effect):
+        return False  # one node's hardware does not use up the memory, or the space, of another's
     if cause.rule.may_explain(effect.rule.id):
         # One node's hardware does not break another node's, whatever a rule says of its own machine.
         elsewhere = bool(cause.node and effect.node) and cause.node != effect.node
@@ -249,6 +251,19 @@ def _by_rule(cause: Finding, effect: Finding) -> bool:
         return True
     same_node = bool(cause.node) and (cause.node == effect.node or effect.nodes == (cause.node,))
     return same_node and rank_class(cause) < rank_class(effect) and rank_class(cause) > 1
+
+
+def _at_one_place(one: Finding, other: Finding) -> bool:
+    """May both be of one node, as far as is known?"""
+    here, there = _place(one), _place(other)
+    return not here or not there or here == there
+
+
+def _place(finding: Finding) -> str | None:
+    """The node at which it happened. Memory and space run out where it is said; other errors may be told elsewhere."""
+    if finding.rule.sub_domain in _RESOURCE and len(finding.nodes) == 1:
+        return finding.nodes[0]
+    return place_of(finding)
 
 
 def _by_place(cause: Finding, effect: Finding) -> bool:
@@ -326,7 +341,7 @@ def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
         if one is first or id(one.finding) in together:
             continue
         gap = _gap(first.finding, one.finding)
-        where = place_of(one.finding)
+        where = _place(one.finding)
         reach = TIED_LOOSE if where and at and loose.intersection((where, at)) else TIED
         if gap is None or gap > reach or (where == at and gap > SAME_CLOCK):
             one.later_than = first.finding
@@ -339,7 +354,7 @@ def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
         best = min(rank_class(r.finding) for r in tied)
         for one in tied:
             better = [r for r in tied if rank_class(r.finding) == best and r is not one]
-            where = place_of(one.finding)
+            where = _place(one.finding)
             same_place = [r for r in better if where is None or place_of(r.finding) == where]
             if rank_class(one.finding) > best and same_place:
                 one.later_than = same_place[0].finding

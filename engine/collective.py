@@ -51,12 +51,23 @@ _PHASES = (
 )
 
 
+class Wait(msgspec.Struct):
+    """Ranks that are in a collective of one group, and the ranks of it that never came."""
+
+    group: str
+    seq: int
+    op: str
+    waiting: tuple[int, ...]
+    lagging: tuple[int, ...]
+
+
 class Dumps(msgspec.Struct):
     dumps: dict[int, Dump] = {}
     facts: list[Fact] = []
     streams: int = 0
     errors: list[str] = []
     lagging: list[int] = []
+    waits: list[Wait] = []
 
 
 class Missing(msgspec.Struct):
@@ -65,9 +76,12 @@ class Missing(msgspec.Struct):
     ranks: tuple[int, ...] = ()
     nodes: tuple[str, ...] = ()
     by: str = ""
-    """watchdog | flight recorder | report of the ranks | words of its peers | use of the GPUs"""
+    """watchdog | flight recorder | report of the ranks | words of its peers | use of the GPUs | reports of
+    stragglers"""
     seq: str = ""
     facts: list[Fact] = []
+    since: float | None = None
+    """From when on they were waited for, where that is told."""
 
 
 def read_dumps(streams: Sequence[Stream], places: Places) -> Dumps:
@@ -91,7 +105,33 @@ def read_dumps(streams: Sequence[Stream], places: Places) -> Dumps:
         _compare_group(name, ranks, found)
     for name in sorted({entry_group(e) for dump in found.dumps.values() for e in dump.entries if e.get("is_p2p")}):
         _compare_pairs(name, found)
+    _cross_waits(found)
     return found
+
+
+def _cross_waits(found: Dumps) -> None:
+    """Groups that wait for each other in a ring: everybody is in some collective, and nobody is late.
+
+    Then the order of the calls differs between ranks. The fewest that wait in one of the groups are the odd ones out.
+    """
+    waiting = {rank for wait in found.waits for rank in wait.waiting}
+    lagging = {rank for wait in found.waits for rank in wait.lagging}
+    if len(found.waits) < 2 or not lagging or not lagging <= waiting:
+        return
+    odd = min(found.waits, key=lambda wait: (len(wait.waiting), wait.group, wait.seq))
+    missed = [wait for wait in found.waits if wait is not odd and set(odd.waiting) & set(wait.lagging)]
+    if not missed:
+        return
+    other = max(missed, key=lambda wait: (len(wait.waiting), wait.group, wait.seq))
+    found.facts = [fact for fact in found.facts if not fact.text.startswith("collective lagging:")]
+    found.lagging = []
+    for rank in odd.waiting:
+        text = (
+            f"collective mismatch: pg={odd.group.split('/')[-1]} seq={odd.seq} rank={rank} issued {odd.op} [] "
+            f"where {len(other.waiting)} ranks issued {other.op} of group {other.group.split('/')[-1]}, "
+            "and each side waits for the other"
+        )
+        found.facts.append(_fact(text, found.dumps[rank], odd.group, odd.seq))
 
 
 def _compare_group(name: str, ranks: tuple[int, ...], found: Dumps) -> None:
@@ -109,6 +149,8 @@ def _compare_group(name: str, ranks: tuple[int, ...], found: Dumps) -> None:
     ahead = [rank for rank in members if members[rank].last[name] == furthest]
     if _mismatch(name, shown, members, found):
         return
+    if lagging:
+        _waits(name, furthest, ahead, lagging, members, found)
     if lagging and len(lagging) <= len(members) / 2:
         op = _issued(members[ahead[0]], name, furthest)
         for rank in lagging:
@@ -132,6 +174,17 @@ def _compare_group(name: str, ranks: tuple[int, ...], found: Dumps) -> None:
                 )
                 found.facts.append(_fact(text, waiting[0], name, furthest))
             found.lagging += [rank for rank in absent if rank not in found.lagging]
+
+
+def _waits(
+    name: str, seq: int, ahead: Sequence[int], lagging: Sequence[int], members: dict[int, Dump], found: Dumps
+) -> None:
+    """Note who of a group is in a collective that others never came to."""
+    issued = {rank: _issued(members[rank], name, seq) for rank in ahead}
+    stuck = {rank: op for rank, op in issued.items() if op is not None and op[2] != "completed"}
+    if stuck:
+        op = stuck[min(stuck)][0]
+        found.waits.append(Wait(name, seq, op, tuple(sorted(stuck)), tuple(lagging)))
 
 
 def _active_only(found: Dumps) -> bool:
@@ -313,6 +366,9 @@ def _by_watchdog(placed: Sequence[Placed], places: Places) -> Missing | None:
     absent = everyone - reporters
     if absent and len(ranks) >= 0.6 * len(everyone) and len(absent) <= max(1, len(everyone) // 4):
         return Missing(tuple(sorted(absent)), by="watchdog", seq=seq)
+    # In a mesh each row of ranks times out in a collective of its own: who is in none of them came to none.
+    if absent and len(everyone) >= 8 and len(absent) <= len(everyone) // 8:
+        return Missing(tuple(sorted(absent)), by="watchdog")
     return None
 
 
@@ -325,6 +381,22 @@ def _by_report(placed: Sequence[Placed], places: Places) -> Missing | None:
     if not named or len(named) > max(1, len(places.ranks) // 4):
         return None
     return Missing(tuple(sorted(named)), by="report of the ranks")
+
+
+def slowest(placed: Sequence[Placed], since: float, places: Places) -> Missing:
+    """The one node whose ranks were found to be slower than the others, again and again since the job slowed down."""
+    reports = []
+    for one in placed:
+        if one.aside is None and one.at is not None and one.at >= since:
+            numbers = [whole(text) for text in re.findall(r"\d+", one.hit.captures.get("slow", ""))]
+            nodes = {places.ranks.get(rank) if rank is not None else None for rank in numbers}
+            if nodes:
+                reports.append(nodes)
+    named = Counter(node for nodes in reports for node in nodes)
+    top = max(named, key=lambda node: (named[node], node or ""), default=None)
+    if top is None or named[top] < 2 or named[top] < 0.6 * len(reports) or len(named) > 1:
+        return Missing()
+    return Missing((), (top,), by="reports of stragglers")
 
 
 def _by_peers(placed: Sequence[Placed], places: Places, streams: Sequence[Stream]) -> Missing | None:

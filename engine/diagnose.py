@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
+from statistics import median
 from typing import BinaryIO, cast
 
 import msgspec
@@ -25,6 +26,7 @@ from engine.findings import (
     lapse_healed,
     lapse_persistent,
     place,
+    place_daemons,
     slowing,
 )
 from engine.lines import Line
@@ -92,15 +94,18 @@ def diagnose(
     missing = collective.who_is_missing(placed, dumps, places, streams)
     if not (missing.ranks or missing.nodes):
         missing = idle.waited_for(measured.series, progress.stopped_at(window), window, places)
+    if not (missing.ranks or missing.nodes) and progress.slowdown is not None:
+        missing = collective.slowest(placed, progress.slowdown.since, places)
     mismatch = [] if dumps.dumps else collective.watchdog_mismatch(placed)
     preparing = [] if progress.steps else collective.still_preparing(placed)
-    stuck = stacks.elsewhere(read.scans)
+    stuck = stacks.elsewhere(read.scans, missing.ranks)
     refused = firewall.turned_away(placed, places)
     crashed = crashes.own_crashes(placed)
     facts = [*dumps.facts, *mismatch, *missing.facts, *preparing, *stuck, *refused, *crashed]
     placed += _concluded(facts, read, scanner, clocks)
     placed += _slowdown(progress)
     blame_the_checked(placed)
+    place_daemons(placed)
     lapse_persistent(placed, window)
     trouble = refute.trouble_began(placed, progress, window)
     slowed_at = outcome.slowed_at(attempt, progress)
@@ -108,7 +113,8 @@ def diagnose(
         slowing(placed, slowed_at)
     lapse_healed(placed, trouble, progress.last_at)
     findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
-    view = outcome.first_view(attempt, progress, findings, window)
+    stuck_since = missing.since if missing.since is not None else trouble
+    view = outcome.first_view(attempt, progress, findings, window, stuck_since)
     known = refute.Known(
         progress=progress,
         window=window,
@@ -187,7 +193,9 @@ def _slowdown(progress: Progress) -> list[Placed]:
     if slow is None:
         return []
     mark = slow.step.mark
-    said = f"from here on an iteration took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s: {mark.text[:160]}"
+    how_long = "on" if slow.until is None else "for a while"
+    took = f"an iteration took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s"
+    said = f"from here {how_long} {took}: {mark.text[:160]}"
     rule = series.slowdown_rule()
     hit = Hit(
         rule=rule,
@@ -284,14 +292,16 @@ def _clocks(read: Evidenced, measured: series.Measured) -> dict[str, StreamClock
     """A clock for each stream. The jobs' logs come first: they tell the cluster's zone where nothing better does."""
     window = read.window
     zone = cluster_zone(read.facts, read.attempt)
+    nodes_zone = zone if zone is not None else _audited_zone(read)
     of_jobs = {
-        scan.stream.name: StreamClock(window.start, window.end, scan.samples, local_shift=zone or 0.0)
+        scan.stream.name: StreamClock(window.start, window.end, scan.samples, local_shift=nodes_zone or 0.0)
         for scan in read.scans
         if scan.stream.source is Source.APPLOG
     }
     others = [scan for scan in read.scans if scan.stream.name not in of_jobs]
     if zone is None:
-        zone = _system_zone([scan for scan in others if scan.stream.source is Source.SYSLOG], of_jobs, window)
+        systems = [scan for scan in others if scan.stream.source is Source.SYSLOG]
+        zone = nodes_zone if nodes_zone is not None else _system_zone(systems, of_jobs, window)
     boots = _boots(read, measured, zone)
     return of_jobs | {
         scan.stream.name: StreamClock(
@@ -325,14 +335,19 @@ def _boots(read: Evidenced, measured: series.Measured, zone: float) -> dict[str,
     return found
 
 
+def _audited_zone(read: Evidenced) -> float | None:
+    """Seconds east of UTC of the nodes' clocks, by what any of their logs says itself, as in an audit line."""
+    window = read.window
+    logs = [scan for scan in read.scans if scan.stream.source is Source.SYSLOG]
+    audited = (StreamClock(window.start, window.end, scan.samples, covers_job=False).told_shift for scan in logs)
+    told = [shift for shift in audited if shift is not None]
+    return min(told, key=lambda shift: (-told.count(shift), shift), default=None)
+
+
 def _system_zone(scans: Sequence[StreamScan], of_jobs: dict[str, StreamClock], window: Window) -> float:
-    """Seconds east of UTC of the nodes' clocks: by an audit line of any of them, by what their logs span together, by
+    """Seconds east of UTC of the nodes' clocks, where none of them tells: by what their logs span together, else by
     the jobs' logs; all nodes of a job are in one zone.
     """
-    audited = (StreamClock(window.start, window.end, scan.samples, covers_job=False).told_shift for scan in scans)
-    told = [shift for shift in audited if shift is not None]
-    if told:
-        return min(told, key=lambda shift: (-told.count(shift), shift))
     spanned = zone_by_span([stamp for scan in scans for stamp, _ in scan.samples], window.start, window.end)
     if spanned is not None:
         return spanned
@@ -360,13 +375,31 @@ def _own_launches(read: Evidenced, clocks: dict[str, StreamClock]) -> Iterator[t
                     yield node, at
 
 
+def _told_wrong(read: Evidenced) -> dict[str, float]:
+    """Seconds by which a node's clock is ahead, by its time service: said again and again, and not set right since."""
+    found: dict[str, float] = {}
+    for scan in read.scans:
+        node = read.places.stream_node(scan.stream)
+        if scan.stream.source is not Source.SYSLOG or node is None:
+            continue
+        said = [hit for hit in scan.hits if hit.rule.id == "origin.clock-step"]
+        if not all("clock wrong by" in hit.text for hit in said):
+            continue  # before and after it was set its lines are by different clocks
+        off = [-float(hit.captures["seconds"]) for hit in said]
+        if len(off) >= 2 and max(off) - min(off) < MIN_SKEW / 9 and MIN_SKEW < abs(median(off)) < MAX_SKEW:
+            found[node] = median(off)
+    return found
+
+
 def _skews(read: Evidenced, clocks: dict[str, StreamClock]) -> dict[str, float]:
-    """Seconds by which each node's clock is ahead, from the moment at which its slurmd launched this job."""
-    shifts: dict[str, float] = {}
+    """Seconds by which each node's clock is ahead, from the moment at which its slurmd launched this job, else as its
+    time service tells.
+    """
+    shifts, launched = _told_wrong(read), dict[str, float]()
     for node, at in _own_launches(read, clocks):
         start = read.window.start
         off = abs(at - start) if start is not None else 0.0
         whole_zones = abs(off - round(off / 1800) * 1800) < MIN_SKEW and off < 14.5 * 3600
         if start is not None and off > MIN_SKEW and (off < MAX_SKEW or whole_zones):
-            shifts.setdefault(node, at - start)
-    return shifts
+            launched.setdefault(node, at - start)
+    return shifts | launched

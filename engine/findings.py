@@ -34,6 +34,7 @@ OFTEN = 3
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _ABOUT = re.compile(r"event: Kind=(?P<kind>Pod|Workload|Job|JobSet|PyTorchJob|MPIJob|RayJob) Object=(?P<name>\S+)")
+_DAEMON = re.compile(r"slurmstepd: |pyxis: |slurmd\[")
 _JOB = re.compile(r"\d+")
 
 
@@ -54,6 +55,8 @@ class Placed(msgspec.Struct):
     """Seconds before the line at which the trouble that it reports began."""
     until: float | None = None
     """Of a metric: the last sample that shows it; None where it did not end."""
+    again: float | None = None
+    """Of a counter: when it grew last."""
 
     def order(self) -> tuple[float, str, int, int, str, str]:
         """By time; at one moment by place and content, so that other file names change nothing."""
@@ -254,6 +257,18 @@ def blame_the_checked(placed: list[Placed]) -> None:
         one.node, one.device = (found.node, found.device) if found else (None, None)
 
 
+def place_daemons(placed: list[Placed]) -> None:
+    """What a node's Slurm daemon writes into the job's log names no node: srun tells whose tasks ended first."""
+    exits = [p for p in placed if p.rule.id == "slurm.task-exit" and p.aside is None]
+    nodes = {p.node for p in exits}
+    (node,) = nodes if len(nodes) == 1 else (None,)
+    if node is None:
+        return
+    for one in placed:
+        if one.node is None and one.rank is None and one.rule.on_one_node and _DAEMON.match(one.hit.text):
+            one.node = node
+
+
 def _names_only_a_node(placed: Placed) -> bool:
     """Any rank may say it of that node."""
     return "node" in placed.hit.captures and "rank" not in placed.hit.captures
@@ -309,13 +324,19 @@ def lapse_healed(placed: list[Placed], trouble: float | None, last_progress: flo
 
 def slowing(placed: list[Placed], since: float) -> None:
     """What a job that slowed down at `since` may be slow by: what was said again and again from then on."""
-    told: Counter[str] = Counter()
+    told: Counter[tuple[str, str | None]] = Counter()
     for one in placed:
         if one.rule.slows and not one.aside and one.at is not None and one.at >= since - AROUND:
-            told[one.rule.id] += OFTEN if one.hit.source is Source.METRIC else one.hit.count
-    meant = {one.rule.id: _slowing(one.rule) for one in placed if told[one.rule.id] >= OFTEN}
+            told[one.rule.id, one.node] += OFTEN if one.hit.source is Source.METRIC else one.hit.count
+    in_all: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for (rule_id, _), count in told.items():
+        in_all[rule_id] += count
+        most[rule_id] = max(most[rule_id], count)
     for one in placed:
-        one.rule = meant.get(one.rule.id, one.rule)
+        # Where one node says it again and again, another that says it once is no slower than usual.
+        if in_all[one.rule.id] >= OFTEN and told[one.rule.id, one.node] * 4 >= most[one.rule.id]:
+            one.rule = _slowing(one.rule)
 
 
 def _slowing(rule: Rule) -> Rule:
@@ -377,7 +398,7 @@ def _summarise(finding: Finding) -> None:
     own = [p.at for p in finding.placed if p.at is not None and p.hit.inherited is None]
     # A borrowed time may be much too early; it says only that the signal was not before it.
     finding.first = min(own or times, default=None)
-    finding.last = max(times, default=None)
+    finding.last = max([*times, *(p.again for p in finding.placed if p.again is not None)], default=None)
     finding.count = sum(p.hit.count for p in finding.placed)
     finding.nodes = tuple(sorted({p.node for p in finding.placed if p.node}))
     finding.ranks = tuple(sorted({p.rank for p in finding.placed if p.rank is not None}))

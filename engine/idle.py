@@ -31,34 +31,48 @@ FULL = {
 
 
 def waited_for(series: Sequence[Series], stopped: float | None, window: Window, places: Places) -> Missing:
-    """The one node whose GPUs, or some of them, stopped working while most others of the job spin."""
+    """The one node whose GPUs, or some of them, stopped working while most others of the job spin until the end.
+
+    `stopped`: when the job's last progress was, where that is known: the GPU did its last work then.
+    """
     nobody = Missing()
-    if stopped is None or window.end is None or window.end - stopped < LEAST_STILL:
+    end = window.end
+    known = [one for one in series if one.name in FULL and places.known(one.node)]
+    idle = [(one, at) for one in known if (at := _idle_since(one, window)) is not None]
+    if end is None or not idle:
         return nobody
-    spinning, idle = 0, list[tuple[str, Series, float]]()
-    for one in series:
-        full = FULL.get(one.name)
-        node = places.known(one.node)
-        if full is None or node is None:
+    since = max(at for _, at in idle)
+    nodes = {places.known(one.node) for one, _ in idle}
+    if len(nodes) != 1 or end - since < LEAST_STILL or (stopped is not None and stopped > since + LEAST_STILL / 4):
+        return nobody
+    others = [_used(one, since, end) for one in known if all(one is not other for other, _ in idle)]
+    spinning = [used for used in others if len(used) >= LEAST_SAMPLES and median(used) >= SPINS]
+    if len(idle) >= len(spinning) or len(spinning) < len(others):
+        return nobody  # some GPUs do something else: who waits for whom is not told
+    facts = [_fact(one, str(places.known(one.node)), len(spinning), at) for one, at in idle]
+    return Missing((), tuple(str(node) for node in nodes), by="use of the GPUs", facts=facts, since=since)
+
+
+def _used(series: Series, since: float, end: float) -> list[float]:
+    """Parts of full utilisation, from some time after `since` on: what was still done then says nothing of the wait."""
+    full = FULL[series.name]
+    pairs = zip(series.times, series.values, strict=True)
+    return [value / full for at, value in pairs if since + LEAST_STILL / 4 < at <= end]
+
+
+def _idle_since(series: Series, window: Window) -> float | None:
+    """From when on a GPU that had worked did nothing until the end of the attempt; None where it did something."""
+    full, since, worked = FULL[series.name], None, list[float]()
+    still = 0
+    for at, value in zip(series.times, series.values, strict=True):
+        if window.before(at) or (window.end is not None and at > window.end):
             continue
-        pairs = [(at, value / full) for at, value in zip(one.times, one.values, strict=True) if at <= window.end]
-        before = [value for at, value in pairs if at <= stopped and not window.before(at)]
-        # What the GPU still did when the last line of progress was written says nothing of the wait.
-        still = [(at, value) for at, value in pairs if at > stopped + LEAST_STILL / 4]
-        if len(still) < LEAST_SAMPLES or not before:
-            continue
-        used = [value for _, value in still]
-        if median(used) >= SPINS:
-            spinning += 1
-        elif max(used) <= IDLES and median(before) >= WORKED:
-            idle.append((node, one, still[0][0]))
+        if value / full > IDLES:
+            worked.append(value / full)
+            since, still = None, 0
         else:
-            return nobody  # some GPUs do something else: who waits for whom is not told
-    nodes = {node for node, *_ in idle}
-    if len(nodes) != 1 or len(idle) >= spinning:
-        return nobody
-    facts = [_fact(one, node, spinning, at) for node, one, at in idle]
-    return Missing((), tuple(nodes), by="use of the GPUs", facts=facts)
+            since, still = at if since is None else since, still + 1
+    return since if still >= LEAST_SAMPLES and worked and median(worked) >= WORKED else None
 
 
 def _fact(series: Series, node: str, spinning: int, at: float) -> Fact:

@@ -310,7 +310,8 @@ def _peel_bracket(line: Line, text: str) -> bool:
         number = int(found[2])
         kind = found[1].lower()
         if kind == "rank":
-            line.rank = number
+            # PyTorch's `[Rank 2]` counts within the process group; `[rank45]:` before it is the rank of the job.
+            line.rank = number if found[1] == "rank" or line.rank is None else line.rank
         elif kind == "default" or kind == "trainer":
             line.local_rank = number
         line.texts[0] = text[found.end() :]

@@ -82,13 +82,16 @@ def slowed_at(attempt: Attempt, progress: Progress) -> float | None:
     return progress.slowdown.since
 
 
-def first_view(attempt: Attempt, progress: Progress, findings: list[Finding], window: Window) -> View:
+def first_view(
+    attempt: Attempt, progress: Progress, findings: list[Finding], window: Window, stuck_since: float | None
+) -> View:
     main, word = attempt.state.upper(), word_of(attempt)
     running = bool(re.search(r"RUNNING|\bACTIVE", main))
     measured = any(f.rule.degrades and f.aside is None and f.placed[0].hit.source is Source.METRIC for f in findings)
     may = word in _NOT_FAILED and (progress.slowdown is not None or measured)
     silent = 0.0
     stopped = progress.stopped_at(window)
+    stopped = stuck_since if stopped is None and progress.steps else stopped
     if stopped is not None and window.end is not None:
         silent = max(window.end - stopped, 0.0)
     return View(word, running, may, silent, main.startswith("FAILED"), "REQUEUE" in main)
@@ -150,7 +153,7 @@ def _usual_gap(progress: Progress) -> float:
 
 
 def _much_slower(progress: Progress) -> bool:
-    return progress.slowdown is not None
+    return progress.slowdown is not None and progress.slowdown.until is None
 
 
 def settle(view: View, choice: Choice, missing: Missing) -> Choice:

@@ -16,8 +16,12 @@ from engine.scan import Mark, StreamScan
 
 SLOWDOWN = 1.4
 """The job slowed down when iterations of a later, lasting part took this many times longer than those before."""
+PLAINLY = 1.2
+"""The same where hardly an iteration of the one part is as long as those of the other."""
 LONGEST_START = 900.0
 """Seconds that a job may take before its first step, where nothing tells."""
+LEAST_EPISODE, LONG_EPISODE = 12, 900.0
+"""Iterations and seconds that a slow stretch must last at least, where the job became fast again."""
 SETTLE = 5
 """First iterations that are ignored: compilation, caches, warm-up."""
 
@@ -37,6 +41,8 @@ class Slowdown(msgspec.Struct, frozen=True):
     """Of the first slow iteration that is known."""
     since: float
     """Of the last fast one before it; of long logs not every iteration is read."""
+    until: float | None
+    """Of the last slow iteration, where the job became as fast as before again."""
     before_s: float
     after_s: float
     step: Step
@@ -118,10 +124,10 @@ def read_progress(scans: Sequence[tuple[StreamScan, StreamClock, str | None]], w
         ]
         progress.ordinary = sorted(at for clock, stamp in stamps if (at := clock.resolve(stamp).at) is not None)
     progress.steps.sort(key=_order)
+    paced = _paced(progress.steps, window)
     timed = [step for step in progress.steps if step.at is not None]
     if timed:
         progress.first, progress.last = timed[0], timed[-1]
-    paced = _paced(timed)
     if paced:
         progress.paced = [(step.at, seconds) for step, seconds in paced if step.at is not None]
         progress.iteration_s = median([seconds for _, seconds in paced])
@@ -138,7 +144,7 @@ def _seconds(captures: dict[str, str]) -> float | None:
     return None
 
 
-def _paced(steps: Sequence[Step]) -> list[tuple[Step, float]]:
+def _paced(steps: Sequence[Step], window: Window) -> list[tuple[Step, float]]:
     """Steps of the stream that tells most, each with its iteration time: as logged, else between its marks."""
     by_lane: dict[tuple[str, int | None, str], list[Step]] = {}
     for step in steps:
@@ -148,6 +154,9 @@ def _paced(steps: Sequence[Step]) -> list[tuple[Step, float]]:
     lane = max(by_lane.values(), key=lambda s: (len(s), -(s[0].mark.rank or 0), s[0].mark.sha256, s[0].stream))
     logged = [(step, step.seconds) for step in lane if step.seconds is not None]
     if len(logged) >= len(lane) * 0.8:
+        if sum(step.mark.exact for step, _ in logged) < len(logged) / 2:
+            logged = _timed_by_pace(logged, window)
+        logged = [(step, seconds) for step, seconds in logged if step.at is not None]
         return logged[SETTLE:] if len(logged) > 4 * SETTLE else logged
     gaps = []
     for before, step in pairwise(lane):
@@ -155,6 +164,29 @@ def _paced(steps: Sequence[Step]) -> list[tuple[Step, float]]:
         if before.at is not None and step.at is not None and passed and 0 < passed <= 10_000:
             gaps.append((step, (step.at - before.at) / passed))
     return gaps[SETTLE:] if len(gaps) > 4 * SETTLE else gaps
+
+
+def _timed_by_pace(lane: Sequence[tuple[Step, float]], window: Window) -> list[tuple[Step, float]]:
+    """Steps of a log without times, with the moments that their own pace gives them within the attempt.
+
+    The sum of the iterations leaves out what came between them: it may be too early, by as much as it falls short.
+    """
+    if window.start is None or window.end is None:
+        return []
+    in_order = sorted(lane, key=lambda pair: pair[0].mark.offset)
+    passed, moments = 0.0, []
+    last: int | None = None
+    for step, seconds in in_order:
+        number = whole(step.mark.captures.get("step", "").replace(",", ""))
+        ahead = number - last if number is not None and last is not None else 1
+        passed += seconds * (ahead if 0 < ahead <= 10_000 else 1)
+        last = number
+        moments.append(passed)
+    scale = min(1.0, (window.end - window.start) / passed) if passed > 0 else 1.0
+    return [
+        (msgspec.structs.replace(step, at=window.start + at * scale), seconds)
+        for (step, seconds), at in zip(in_order, moments, strict=True)
+    ]
 
 
 def _passed(before: Step, step: Step) -> int:
@@ -170,7 +202,44 @@ def _passed(before: Step, step: Step) -> int:
 
 
 def _slowdown(paced: Sequence[tuple[Step, float]]) -> Slowdown | None:
-    """The moment from which iterations stayed slower until the end, if there is one."""
+    """The moment from which iterations stayed slower until the end, if there is one, else the time when they were."""
+    return _for_good(paced) or _for_a_while(paced)
+
+
+def _for_a_while(paced: Sequence[tuple[Step, float]]) -> Slowdown | None:
+    """A long stretch of slow iterations with fast ones before and after it."""
+    times = [seconds for _, seconds in paced]
+    if len(times) < 3 * LEAST_EPISODE:
+        return None
+    usual = sorted(times)[len(times) // 4]
+    slow = [seconds >= usual * SLOWDOWN for seconds in times]
+    first, end = _densest(slow)
+    inside, outside = slow[first:end], slow[:first] + slow[end:]
+    if not LEAST_EPISODE <= len(inside) <= len(times) - 2 * LEAST_EPISODE or min(first, len(times) - end) < 6:
+        return None
+    if sum(inside) < 0.9 * len(inside) or sum(outside) > 0.05 * len(outside):
+        return None
+    step, before, last = paced[first][0], paced[first - 1][0], paced[end - 1][0]
+    if step.at is None or last.at is None or last.at - step.at < LONG_EPISODE:
+        return None
+    fast = [seconds for seconds, is_slow in zip(times, slow, strict=True) if not is_slow]
+    return Slowdown(step.at, before.at or step.at, last.at, median(fast), median(times[first:end]), step)
+
+
+def _densest(flags: Sequence[bool]) -> tuple[int, int]:
+    """The stretch with the most set flags, each other one in it counting against three of them: first and end."""
+    best, first, end = 0, 0, 0
+    total, start = 0, 0
+    for index, flag in enumerate(flags):
+        if total <= 0:
+            total, start = 0, index
+        total += 1 if flag else -3
+        if total > best:
+            best, first, end = total, start, index + 1
+    return first, end
+
+
+def _for_good(paced: Sequence[tuple[Step, float]]) -> Slowdown | None:
     times = [seconds for _, seconds in paced]
     if len(times) < 12:
         return None
@@ -181,9 +250,12 @@ def _slowdown(paced: Sequence[tuple[Step, float]]) -> Slowdown | None:
         best = _parting(times, range(max(best[1] - size, first), min(best[1] + size, last)))
     if best is None or best[0] > len(times) * 0.12:
         return None
+    was, became = median(times[: best[1]]), median(times[best[1] :])
+    if became < was * SLOWDOWN and best[0] > len(times) * 0.02:
+        return None
     step, before = paced[best[1]][0], paced[best[1] - 1][0]
     at = step.at or 0.0
-    return Slowdown(at, before.at or at, median(times[: best[1]]), median(times[best[1] :]), step)
+    return Slowdown(at, before.at or at, None, was, became, step)
 
 
 def _parting(times: Sequence[float], cuts: Iterable[int]) -> tuple[int, int] | None:
@@ -191,9 +263,11 @@ def _parting(times: Sequence[float], cuts: Iterable[int]) -> tuple[int, int] | N
     best: tuple[int, int] | None = None
     for cut in cuts:
         ahead, behind = median(times[:cut]), median(times[cut:])
-        if ahead > 0 and behind / ahead >= SLOWDOWN:
+        if ahead > 0 and behind / ahead >= PLAINLY:
             middle = (ahead + behind) / 2
-            wrong = sum(t > middle for t in times[:cut]) + sum(t < middle for t in times[cut:])
+            # Slow iterations may be of any length, as long as they are longer than the fast ones.
+            longer = min(middle, ahead * PLAINLY) if behind / ahead >= SLOWDOWN else middle
+            wrong = sum(t > middle for t in times[:cut]) + sum(t < longer for t in times[cut:])
             if best is None or wrong < best[0]:
                 best = (wrong, cut)
     return best

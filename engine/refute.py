@@ -18,8 +18,10 @@ REACH = 300.0
 AT_WORK = 600.0
 """Seconds for which a log must go on as usual to show that the job worked, where its progress is not understood."""
 
-PACED = 600.0
-"""Seconds by which what slows a job down, and the first slow iteration that is known, may be apart."""
+PACED, CREEPS = 600.0, 1800.0
+"""Seconds by which the end, the beginning of what slows a job down, and the slow iterations that are known, may be
+apart: heat and errors creep up, and are measured once in some minutes.
+"""
 FEW, SLOWER = 6, 1.1
 """So many iterations tell how long they take; and so many times longer is slower at all."""
 
@@ -49,12 +51,17 @@ def trouble_began(placed: list[Placed], progress: Progress, window: Window) -> f
             continue
         if one.hit.inherited is not None:
             continue  # a borrowed time is too vague to measure from
-        if one.rule.role is Role.SYMPTOM and one.elapsed >= 60 and "elapsed_ms" in one.hit.captures:
+        if one.rule.role is Role.SYMPTOM and one.elapsed >= 60 and _says_how_long(one, progress):
             known.append(one.at - one.elapsed)
         elif one.rule.role is Role.TEARDOWN and one.rule.family == "slurm":
             known.append(one.at)
     fitting = [at for at in known if earliest is None or at >= earliest - 60]
     return min(fitting, default=None)
+
+
+def _says_how_long(placed: Placed, progress: Progress) -> bool:
+    """A collective's time-out does; the ones that wait at the start, as stores do, wait since the job began."""
+    return "elapsed_ms" in placed.hit.captures or ("elapsed_s" in placed.hit.captures and bool(progress.steps))
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -147,7 +154,7 @@ def _slowed_nothing(finding: Finding, progress: Progress) -> str | None:
     until = None if None in ends else max(end for end in ends if end is not None)
     slow = progress.slowdown
     if slow is not None:
-        if finding.first > slow.at + PACED:
+        if finding.first > slow.at + CREEPS:
             return f"it began {_minutes(finding.first - slow.at)} after iterations had become slower"
         if until is not None and until < slow.since - PACED:
             return f"it was over {_minutes(slow.since - until)} before iterations became slower"
@@ -195,7 +202,8 @@ def _fell_short(finding: Finding, known: Known, alive: list[Finding]) -> str | N
     if stopped is None:
         said = [f.onset for f in alive if f.role is Role.SYMPTOM and f.onset is not None and _in_own_words(f)]
         stopped = min(said, default=None)
-    if stopped is None or finding.last >= stopped - REACH:
+    shown = max([finding.last, *(p.until for p in finding.placed if p.until is not None)])
+    if stopped is None or shown >= stopped - REACH:
         return None
     return f"it was over {_minutes(stopped - finding.last)} before the job stopped"
 

@@ -27,7 +27,9 @@ class Recommend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class MetricSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: tuple[str, ...]
-    detector: Literal["bits", "above", "below", "increase", "step_down", "step_up", "outlier", "changed", "rate_rises"]
+    detector: Literal[
+        "bits", "above", "below", "increase", "step_down", "step_up", "outlier", "changed", "rate_rises", "unused"
+    ]
     threshold: float = 0.0
     mask: int = 0
     min_samples: int = 2

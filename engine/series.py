@@ -29,6 +29,10 @@ SLOWDOWN = "throughput.slowdown"
 """The rule of the symptom that engine/progress.py finds."""
 _LAST = 1e10
 """No sample is later (the year 2286): such a number is not a time."""
+ALIKE = 2 / 3
+"""At least this part of the others must be alike for one to be called an outlier."""
+LONG_UNUSED = 1800.0
+"""Seconds for which a counter must have been looked at to be called unused."""
 _NODE_LABELS = (
     "Hostname",
     "hostname",
@@ -65,6 +69,8 @@ class Seen(msgspec.Struct, frozen=True):
     """What the series did, as the end of a sentence."""
     until: float | None = None
     """The last sample that shows it; None where it did not end."""
+    again: float | None = None
+    """When it happened last, of what happens again and again."""
 
 
 class Measured(msgspec.Struct):
@@ -163,6 +169,10 @@ def _numbers(pairs: Any) -> tuple[list[float], list[float]]:
 
 
 def _node(labels: dict[str, str], places: Places) -> str | None:
+    if labels.get("__name__", "").startswith("kube_"):
+        # Told by the service that watches the cluster: `instance` is where that runs.
+        told = labels.get("node") or labels.get("exported_node")
+        return (places.known(told) or told) if told else places.pods.get(labels.get("pod", ""))
     for key in _NODE_LABELS:
         host = re.sub(r":\d+\Z", "", labels.get(key, ""))
         if host:
@@ -185,7 +195,9 @@ def _run(
     wanted = [
         s
         for s in wanted
-        if not (s.name.startswith("container_") and places.is_another_jobs("Pod", s.labels.get("pod", "")))
+        if not (
+            s.name.startswith(("container_", "kube_pod_")) and places.is_another_jobs("Pod", s.labels.get("pod", ""))
+        )
     ]
     inside = [_inside(series, window) for series in wanted]
     peers = _Peers(inside)
@@ -280,19 +292,19 @@ def _below(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
 
 
 def _increase(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
-    grown, first = 0.0, None
+    grown, first, last = 0.0, None, 0
     for index in range(1, len(series.values)):
         step = series.values[index] - series.values[index - 1]
         if step > 0:
             grown += step
-            first = index if first is None else first
+            first, last = index if first is None else first, index
     least = max(spec.threshold, 1e-9)
     if first is None or grown < least:
         return None
     others = peers.growths(series)
     if others and grown < 5 * median(others):
         return None
-    return Seen(series.times[first], f"grows by {grown:g}")
+    return Seen(series.times[first], f"grows by {grown:g}", series.times[last], series.times[last])
 
 
 def _step(spec: MetricSpec, series: Series, direction: int) -> tuple[float, float, float] | None:
@@ -315,9 +327,13 @@ def _step(spec: MetricSpec, series: Series, direction: int) -> tuple[float, floa
 
 
 def _rates_if_counter(series: Series) -> Series:
-    """A counter (name ends in _total or never falls) as its rate a second."""
+    """A counter (by its name, and never falling) as its rate a second."""
+    return _rates(series) if series.name.lower().endswith(("_total", "_counter", "_violation")) else series
+
+
+def _rates(series: Series) -> Series:
     rising = all(b >= a for a, b in pairwise(series.values))
-    if not (series.name.lower().endswith(("_total", "_counter", "_violation")) and rising) or len(series.values) < 3:
+    if not rising or len(series.values) < 3:
         return series
     pairs = list(zip(series.times, series.values, strict=True))
     rates = [(b[1] - a[1]) / max(b[0] - a[0], 1e-9) for a, b in pairwise(pairs)]
@@ -350,6 +366,9 @@ def _outlier(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
         return None
     usual, own = median(others), median(mine.values)
     spread = median([abs(o - usual) for o in others]) or abs(usual) * 0.02
+    # Where the others are not of one mind, none is the odd one out: half of the nodes may be slow.
+    if sum(abs(o - usual) <= abs(usual) * spec.threshold / 2 for o in others) < ALIKE * len(others):
+        return None
     if usual == 0 or abs(own - usual) / abs(usual) < spec.threshold or abs(own - usual) < 6 * spread:
         return None
     odd = [t for t, v in zip(mine.times, mine.values, strict=True) if abs(v - usual) / abs(usual) >= spec.threshold]
@@ -371,7 +390,7 @@ def _changed(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
 
 def _rate_rises(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
     """A counter that grew by less than half of the threshold a second, and from some moment on by at least as much."""
-    rate = _rates_if_counter(series)
+    rate = _rates(series)
     if rate is series or len(rate.values) < 2 * spec.min_samples:
         return None
     high = [value >= spec.threshold / 2 for value in rate.values]
@@ -383,6 +402,16 @@ def _rate_rises(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None
     if before >= spec.threshold / 2 or after < spec.threshold or wrong > 0.1 * len(high):
         return None
     return Seen(rate.times[best], f"grows by {after:.3g} a second instead of {before:.3g}")
+
+
+def _unused(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
+    """A counter that hardly grew for the whole of a long time, as did those of all others."""
+    lasted = series.times[-1] - series.times[0]
+    most = spec.threshold * lasted
+    grown = series.values[-1] - series.values[0]
+    if lasted < LONG_UNUSED or not 0 <= grown <= most or any(growth > most for growth in peers.growths(series)):
+        return None
+    return Seen(series.times[0], f"grows by {grown:g} in {lasted / 60:.0f} min")
 
 
 def _parting(high: list[bool]) -> int:
@@ -398,6 +427,7 @@ def _parting(high: list[bool]) -> int:
 
 _DETECTORS = {
     "rate_rises": _rate_rises,
+    "unused": _unused,
     "bits": _bits,
     "above": _above,
     "below": _below,
@@ -439,6 +469,7 @@ def as_placed(measured: Measured, places: Places) -> list[Placed]:
                 aside=aside,
                 elapsed=rule.delay,
                 until=seen.until,
+                again=seen.again,
             )
         )
     return out

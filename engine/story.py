@@ -27,7 +27,7 @@ from engine.model import (
     TimelineEntry,
     rfc3339,
 )
-from engine.progress import Progress
+from engine.progress import Progress, Step
 from engine.refute import is_end
 from engine.shared import place_of
 from engine.told import Told
@@ -173,15 +173,12 @@ def _reasoning(told: Told, trail: Trail, root: RootCause | None) -> list[str]:
         f"at {clock_time(attempt.ended_at)}{mark}."
     )
     if progress.last is not None:
-        silent = f", {told.outcome.silent_s / 60:.0f} min before the end" if told.outcome.silent_s > 120 else ""
-        said.append(
-            f"The last progress was at {clock_time(progress.last_at)}{silent} {refs([trail.step(progress.last)])}."
-        )
+        said.append(_last_progress(told, progress.last, trail))
     if told.outcome.why:
         said.append(f"The outcome is {told.outcome.outcome.value}: {told.outcome.why}.")
     if progress.slowdown is not None:
         slow = progress.slowdown
-        when = f"From {clock_time(slow.at)} on"
+        when = f"From {clock_time(slow.at)} {'on' if slow.until is None else f'to {clock_time(slow.until)}'}"
         if slow.at - slow.since > UNREAD:
             when = f"Between {clock_time(slow.since)} and {clock_time(slow.at)} it became slower:"
         said.append(
@@ -241,6 +238,16 @@ def _root_sentences(told: Told, trail: Trail, root: RootCause) -> list[str]:
     return said
 
 
+def _last_progress(told: Told, last: Step, trail: Trail) -> str:
+    """When the job last made progress; of a log without times only how long it stood still is known."""
+    at, end, silent = told.progress.last_at, told.attempt.ended_at, told.outcome.silent_s
+    mark = refs([trail.step(last)])
+    stood = f"{silent / 60:.0f} min before the end"
+    if silent > 120 and at is not None and end is not None and end - at > silent + 120:
+        return f"The last line of progress has no time of its own; the job stood still from {stood} on {mark}."
+    return f"The last progress was at {clock_time(at)}{f', {stood}' if silent > 120 else ''} {mark}."
+
+
 def _unattributed(told: Told, trail: Trail) -> list[str]:
     said = []
     symptoms = [f for f in told.findings if f.aside is None and f.role is Role.SYMPTOM]
@@ -259,6 +266,12 @@ def _unattributed(told: Told, trail: Trail) -> list[str]:
         said.append(
             f"GPUs of {', '.join(told.missing.nodes)} do nothing after the last progress, while the others are busy "
             f"all the time, as in waiting for them; what stopped them is not in the evidence {refs(ids)}."
+        )
+    elif told.missing.by == "reports of stragglers":
+        ids = [e for f in told.findings for p in f.placed if p.hit.captures.get("slow") for e in [trail.of(p)]][:4]
+        said.append(
+            f"The job's own reports name the ranks of {', '.join(told.missing.nodes)} as slower than the others since "
+            f"it slowed down; what makes them slow is not in the evidence {refs(ids)}."
         )
     elif told.missing.nodes:
         ids = [e for f in symptoms for p in f.placed if p.peer in told.missing.nodes for e in [trail.of(p)]][:4]
