@@ -170,12 +170,14 @@ class StreamClock:
             self.shift = shift
             return sum(not low <= (self.resolve(s).at or 0.0) <= high for s in local)
 
-        def apart(shift: float) -> tuple[int, bool]:
-            """Stamps outside the window; then whether the log begins or ends with the job, as it should."""
+        def apart(shift: float) -> tuple[int, bool, float]:
+            """Stamps outside the window; whether the log begins or ends with the job, as it should; by how much it goes
+            beyond the job.
+            """
             count = outside(shift)
             times = [self.resolve(s).at or 0.0 for s in local]
-            begins, ends = abs(min(times) - low - slack), abs(max(times) - high + slack)
-            return count, min(begins, ends) > WITH_THE_JOB
+            before, after = low + slack - min(times), max(times) - (high - slack)
+            return count, min(abs(before), abs(after)) > WITH_THE_JOB, max(before, after, 0.0)
 
         if covers_job:
             best = min((0.0, local_shift), key=outside)
