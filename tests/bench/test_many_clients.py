@@ -42,11 +42,13 @@ END = (
 
 
 def content(number: int) -> bytes:
-    """A log of exactly BYTES bytes, unlike every other."""
-    line = b"2026-11-03 03:%02d:%02d,123 rank 3 iteration %d | attempt %d | lm loss 2.345 | grad norm 0.123\n"
-    block = b"".join(line % (n // 60, n % 60, n, number) for n in range(3000))
-    body = (block * (BYTES // len(block) + 1))[: BYTES - len(END) - 1]
-    return body + b"\n" + END
+    """A log of exactly BYTES bytes, unlike every other: half an hour of training, then its end."""
+    line = b"2026-11-03 03:%02d:%02d,%03d rank 3 iteration %d | attempt %d | lm loss 2.345 | grad norm 0.123\n"
+    body = bytearray()
+    for step in range(BYTES // 80):
+        at = step * 30 * 80 / BYTES * 60_000
+        body += line % (at // 60_000, at // 1000 % 60, at % 1000, step, number)
+    return bytes(body[: BYTES - len(END) - 1]) + b"\n" + END
 
 
 class TimedClient(Client):
