@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from django.conf import settings as project
 from django.contrib.auth.models import User
@@ -20,6 +24,7 @@ from triage.selectors.attempts import get_attempt
 from triage.selectors.recommendations import advise
 from triage.services.bundles import import_bundle
 from triage.services.tokens import create_token
+from triage.supervisor.ports import free_port
 
 SAMPLES = sorted((Path(project.BASE_DIR) / "samples").glob("*.tar.zst"))
 QUICK: dict[str, Any] = {"max_attempts": 2, "retry_delay": 0.1, "request_throttle": 0.0}
@@ -84,6 +89,69 @@ def test_its_client_submits_ten_logs_and_gets_what_the_diagnoses_say(
     assert set(actions) == set(jobs), fleet.logs()
     assert Attempt.objects.count() == 10  # the logs met the attempts that were known
     assert {"STOP", "RESTART"} <= set(actions.values()) <= {"STOP", "RESTART", "UNKNOWN"}
+
+
+@pytest.fixture
+def own_port(root: Path, fleet: Fleet, tmp_path: Path) -> Iterator[str]:
+    """The service at the root of a port of its own, as FAULTLINE_NVRX_BIND has it, where no token is asked for."""
+    port = free_port()
+    with (tmp_path / "own-port.out").open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "triage.compat.wsgi:application", "--bind", f"127.0.0.1:{port}",
+             "--threads", "4", "--no-control-socket"],
+            cwd=project.BASE_DIR,
+            env={**fleet.environment, "FAULTLINE_NVRX_ROOT": str(root), "FAULTLINE_NVRX_OPEN": "1"},
+            stdout=out, stderr=out,
+        )  # fmt: skip
+        try:
+            wait_until(lambda: _answers(f"http://127.0.0.1:{port}/healthz"), seconds=90, every=0.3)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(address, timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def test_its_client_reads_each_run_of_a_file_and_of_split_logs_at_the_root_of_an_own_port(
+    nvrx: Any, own_port: str, root: Path, fleet: Fleet
+) -> None:
+    fleet.worker()
+    mark = "[profiling.py:94]   - Cycle: {} Event: worker_start Node: gx-01 Rank: 0\n"
+    fine = "2026-11-03 05:11:54,433 rank 3 iteration 1600 | loss 2.0\n"
+    one = root / "several-runs.log"
+    one.write_text(mark.format(0) + FAULT + mark.format(1) + fine)
+    (root / "split").mkdir()
+    for cycle, text in enumerate([FAULT, fine]):
+        (root / "split" / f"48300_date_26-11-03_time_04-0{cycle}-00_cycle{cycle}.log").write_text(text)
+    split = root / "slurm-48300.out"
+    split.write_text(f"<< START PATHS >>\nLOGS_DIR={root}/split\n<< START PATHS >>\n")
+    found: dict[tuple[str, int | None], dict[str, Any]] = {}
+    errors: list[str] = []
+    with nvrx.client.AttrsvcClient(own_port, **QUICK) as client:
+        assert client.check_health_cached()
+        for job, path in (("48299", one), ("48300", split)):
+            common = {"job_id": job, "log_path": str(path), "on_client_error": errors.append}
+            client.request_with_retry("POST", on_success=lambda _: None, analysis_intent="terminal", **common)
+            for cycle in (None, 0) if path == split else (None,):
+
+                def kept(response: Any, key: tuple[str, int | None] = (job, cycle)) -> None:
+                    found[key] = response.json()
+
+                client.request_with_retry("GET", on_success=kept, cycle=cycle, **common)
+    assert errors == []
+    assert (found["48299", None]["mode"], found["48299", None]["wl_restart"]) == ("single", 1), "its last run"
+    assert found["48299", None]["wl_restart_count"] == 2
+    assert (found["48300", None]["mode"], found["48300", None]["sched_restarts"]) == ("splitlog", 2)
+    assert found["48300", None]["log_file"].endswith("_cycle1.log")
+    assert found["48300", 0]["log_file"].endswith("_cycle0.log")
+    faults = [row.number for row in Attempt.objects.filter(domain="software").order_by("number")]
+    assert faults == [1, 1], "the first run of each job failed, and only that"
 
 
 def test_its_client_reads_the_error_bodies(nvrx: Any, address: str, root: Path) -> None:

@@ -118,6 +118,9 @@ def test_split_logs_are_found_by_their_folder(launcher: Client, root: Path) -> N
     assert (latest["mode"], latest["log_file"]) == ("splitlog", f"{root}/split/train_48213_cycle1.log")
     first = settled(launcher, log, file="train_48213_cycle0.log")
     assert "KeyError" in first["result"]["result"][0]["raw_text"]
+    by_cycle = [fetch(launcher, log, wl_restart=cycle).json()["log_file"] for cycle in (0, 1)]
+    assert by_cycle == [f"{root}/split/train_48213_cycle{cycle}.log" for cycle in (0, 1)]
+    assert fetch(launcher, log, wl_restart=5).json()["error_code"] == "invalid_parameter"
     assert fetch(launcher, log, file="none.log").json()["error_code"] == "not_found"
 
 

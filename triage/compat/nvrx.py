@@ -256,6 +256,13 @@ def _chosen(reading: logs.Reading, file: str | None, index: int | None) -> tuple
             raise LogRefused("not_found", f"no such file in LOGS_DIR: {file}")
     if not files:
         return None, 0
+    if file is None and index is not None and reading.mode == "splitlog":
+        # the client asks for cycle N of a job whose runs lie in files of their own
+        for one in reversed(files):
+            runs = logs.runs_of(one)
+            named = next((run for run in runs if run.cycle == index), None)
+            if named is not None:
+                return named, len(runs)
     runs = logs.runs_of(files[-1])
     if index is None:
         return runs[-1], len(runs)

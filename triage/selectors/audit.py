@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 from triage.models import AuditEntry, EventKind
 
 PAGE = 100
+HIDDEN = "..."
+"""Stands for secrets."""
+_AUTOMATIC = ("id", "created_at", "date_joined", "prefix")
+_NOTHING = (None, "", [], {}, False, HIDDEN)
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(?:\.\d+)?(?:\+00:00|Z)$")
 LABELS = {kind.value: kind.label for kind in EventKind} | {
     "created": "Made", "changed": "Changed", "deleted": "Deleted", "signed in": "Signed in", "signed out": "Signed out",
     "sign-in failed": "Wrong name or password", "locked out": "Locked out after wrong passwords",
@@ -69,22 +75,28 @@ def audit_page(narrowed: AuditFilter, before: int | None = None) -> AuditPage:
 
 
 def _details(entry: AuditEntry) -> list[str]:
-    pairs = entry.action in ("created", "changed", "deleted")
-    return [
-        _change(key, value) if pairs and isinstance(value, list) and len(value) == 2 else f"{key}: {_text(value)}"
-        for key, value in sorted(entry.changes.items())
-        if not (pairs and key == "id") and value not in (None, "", [], {})
-    ]
+    """What changed. Of what was made or deleted, what was said of it: no empty, hidden or automatic values."""
+    if entry.action == "changed":
+        return [_change(key, value) for key, value in sorted(entry.changes.items())]
+    if entry.action in ("created", "deleted"):
+        after = entry.action == "created"
+        said = {key: value[after] for key, value in sorted(entry.changes.items()) if key not in _AUTOMATIC}
+        return [f"{key}: {_text(value)}" for key, value in said.items() if value not in _NOTHING]
+    return [f"{key}: {_text(value)}" for key, value in sorted(entry.changes.items()) if value not in _NOTHING]
 
 
 def _change(key: str, value: list[Any]) -> str:
-    before, after = map(_text, value)
-    if value[0] is None:
-        return f"{key}: {after}"
-    return f"{key}: {before} → {after}" if value[1] is not None else f"{key}: was {before}"
+    before, after = value
+    if before == after == HIDDEN:
+        return f"{key}: changed"
+    if before is None:
+        return f"{key}: {_text(after)}"
+    return f"{key}: {_text(before)} → {_text(after)}" if after is not None else f"{key}: was {_text(before)}"
 
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
+    if isinstance(value, str) and (moment := _MOMENT.match(value)):
+        return f"{moment[1]} {moment[2]} UTC"
     return "empty" if value in (None, "") else str(value)
