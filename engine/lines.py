@@ -103,6 +103,16 @@ _NO_COUNTS = frozenset({*_TIME_KEYS, *_RANK_KEYS, "pid", "tid", "lineno", "line"
 _TRACE_KEYS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback", "stack", "exc_text", "error")
 
 
+ZONE_GRID = 1800.0
+"""Seconds of which every zone is a multiple: two clocks' difference says no more than what is left of it by these."""
+SHIPPED_LATE = 60.0
+"""Seconds from which on a line was held back before it was shipped."""
+_FOLDED = re.compile(r'Traceback \(most recent call last\):(\s?[^\s\w"]\S{0,5}\s?)  File "')
+"""A traceback written as one line, with what stands for its line breaks: ``\\n``, ``#012``, `` | ``."""
+_RAISED = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:: |(?:Error|Exception|Interrupt|Exit|Iteration)\s*$)")
+"""The last line of one."""
+
+
 class Line(msgspec.Struct):
     """A line without its envelopes."""
 
@@ -133,10 +143,16 @@ class Line(msgspec.Struct):
         best = None
         for stamp in self.stamps:
             if stamp.kind == "epoch" or (stamp.kind == "full" and stamp.offset is not None):
-                return stamp
+                return self._when_said(stamp) if self.shipped and len(self.stamps) > 1 else stamp
             if best is None or (best.kind in ("no_date", "uptime") and stamp.kind in ("full", "no_year")):
                 best = stamp
         return best
+
+    def _when_said(self, shipped: Stamp) -> Stamp:
+        """A program's own full stamp inside a collector's tells how long the line was held back, whatever its zone."""
+        own = next((stamp for stamp in self.stamps if stamp.kind == "full" and stamp.offset is None), None)
+        late = (shipped.naive - (shipped.offset or 0) - own.naive) % ZONE_GRID if own is not None else 0.0
+        return shipped._replace(naive=shipped.naive - late) if SHIPPED_LATE <= late <= ZONE_GRID / 2 else shipped
 
     @property
     def text(self) -> str:
@@ -174,12 +190,28 @@ def clean(raw: bytes, nodes: frozenset[str] = frozenset()) -> Line:
         return line
     line = Line([text], [])
     _peel(line, nodes)
+    if "Traceback (most" in text:
+        line.texts = [part for said in line.texts for part in unfolded(said)]
     if not line.stamps and line.texts:
         inner = _INNER.match(line.texts[0])
         found = read_stamp(line.texts[0][inner.end() :]) if inner else None
         if inner and found and found[0].kind == "full":
             line.stamps.append(found[0])
     return line
+
+
+def unfolded(text: str) -> list[str]:
+    """The lines of a traceback that was written as one; anything else as it is."""
+    fold = _FOLDED.search(text)
+    if fold is None:
+        return [text]
+    lines: list[str] = []
+    for part in text.split(fold[1]):
+        if not lines or part.startswith(("  ", "Traceback (")) or _RAISED.match(part):
+            lines.append(part)
+        else:
+            lines[-1] += fold[1] + part  # the mark is part of the program's own text
+    return lines
 
 
 def window(raw: bytes, end: int) -> bytes:

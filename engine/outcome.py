@@ -129,6 +129,8 @@ def by_root(view: View, choice: Choice) -> View:
     sub_domain = choice.sub_domain
     if choice.domain == "scheduler" and sub_domain == "preemption":
         return _with(view, Outcome.PREEMPTED, "its place was taken")
+    if choice.roots[0].rule.id == "k8s.node-shutdown":
+        return _with(view, Outcome.PREEMPTED, "its node was taken away")
     if choice.domain == "scheduler" and sub_domain == "time_limit" and view.outcome is Outcome.FAILED:
         return _with(view, Outcome.TIMED_OUT, "its time was over")
     if view.outcome is Outcome.CANCELLED and view.requeued and not is_end(choice.roots[0]):

@@ -31,6 +31,7 @@ _CARRIED_BY = {
     "aer": {"pcie", "kernel"},
     "edac": {"kernel", "memory"},
     "cublas": {"cuda"},
+    "hip": {"cuda", "amd"},
     "torchrun": {"torchrun", "pytorch"},
     "gloo": {"gloo", "pytorch"},
     "numerical": {"numerical", "python", "pytorch"},

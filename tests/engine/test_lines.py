@@ -286,3 +286,37 @@ def test_a_driver_and_its_device_are_no_host_and_program(stamp: str) -> None:
     assert (line.host, line.text) == (None, "nvme nvme0: I/O 23 QID 5 timeout, aborting")
     line = clean(f"{stamp} n2 kernel: nvme nvme0: controller is down".encode())
     assert (line.host, line.tag, line.text) == ("n2", "kernel", "nvme nvme0: controller is down")
+
+
+FOLDS = {"escaped": r"\n", "of rsyslog": "#012", "with bars": " | "}
+
+
+@pytest.mark.parametrize("fold", FOLDS.values(), ids=FOLDS)
+def test_a_traceback_that_was_written_as_one_line_is_unfolded(fold: str) -> None:
+    whole_one = [
+        "rank 29 get_batch failed: Traceback (most recent call last):",
+        '  File "/w/pretrain.py", line 140, in get_batch',
+        "    mask = left | right",
+        '  File "/w/data.py", line 11, in read',
+        "    return frombuffer(buffer, offset=offset)",
+        "ValueError: offset must be non-negative",
+    ]
+    assert clean(f"0: {fold.join(whole_one)}".encode()).texts == whole_one
+
+
+def test_a_line_that_only_speaks_of_a_traceback_stays_whole() -> None:
+    said = "Traceback (most recent call last): | see the other log"
+    assert clean(said.encode()).texts == [said]
+
+
+@pytest.mark.parametrize(
+    ("own", "held_s"),
+    [("16:39:02", 690), ("08:39:02", 690), ("22:09:02", 690), ("16:50:31", 0), ("16:50:33", 0)],
+    ids=["in UTC", "eight hours west", "five and a half hours east", "at once", "a second ahead"],
+)
+def test_a_line_that_lay_in_a_buffer_has_the_time_at_which_it_was_said(own: str, held_s: int) -> None:
+    record = {"ts": "2026-11-08T16:50:32Z", "msg": f"[2026-11-08 {own}] rank 29 get_batch failed"}
+    shipped = clean(json.dumps({"ts": "2026-11-08T16:50:32Z", "msg": "x"}).encode()).stamp
+    said = clean(json.dumps(record).encode()).stamp
+    assert shipped is not None and said is not None
+    assert shipped.naive - said.naive == held_s
