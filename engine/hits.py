@@ -48,6 +48,8 @@ class Mark(msgspec.Struct, frozen=True):
     """The line has a time of its own; else `stamp` only says "not before"."""
     around: Around
     sha256: str
+    skipped: bool = False
+    """Between the one before in the stream and this one there may be others, which were not read."""
 
 
 class StreamScan(msgspec.Struct):

@@ -42,6 +42,8 @@ class _Spot(NamedTuple):
     around: Around
     sha256: str
     matchers: list[int]
+    skipped: bool
+    """Lines of progress before it are left out."""
 
 
 class Marks:
@@ -62,7 +64,7 @@ class Marks:
         self._spots: list[list[_Spot]] = []
         """A list a region."""
         self._kept = KEPT[0]
-        self._waiting: tuple[Block, Region, set[Match]] | None = None
+        self._waiting: tuple[Block, Region, set[Match], int | None] | None = None
         """The last region; how many of its lines are needed turns out when the next one has been read."""
 
     def take(self, block: Block, region: Region) -> None:
@@ -72,30 +74,45 @@ class Marks:
         # Several patterns may find one line; only of a log's first region do all lines count.
         most = kept if level else kept * ALIKE
         found = _first_matches(self._database, slices(block.data, region.start, region.end, PIECE), most)
+        tail = None
         if len(found) >= most:
-            found |= _last_matches(self._database, block.data, region, most, enough=1 if level else most)
+            last = _last_matches(self._database, block.data, region, most, enough=1 if level else most)
+            ends = {start for start, _, _ in last}
+            if ends and ends.isdisjoint({start for start, _, _ in found}):
+                tail = min(ends)
+            found |= last
         if kept < self._kept:
             self._kept = kept
-            self._spots = [_ends(spots, kept) for spots in self._spots]
+            self._spots = [_thinned(spots, kept) for spots in self._spots]
         self._settle()
-        self._waiting = block, region, found
+        self._waiting = block, region, found, tail
 
     def finish(self) -> list[Mark]:
         self._settle()
-        marks = (self._mark(spot) for spots in self._spots for spot in spots)
-        return [mark for mark in marks if mark is not None]
+        found, skipped = list[Mark](), False
+        for spots in self._spots:
+            for spot in spots:
+                skipped = skipped or spot.skipped
+                mark = self._mark(spot, skipped)
+                if mark is not None:
+                    found.append(mark)
+                    skipped = False
+        return found
 
     def _settle(self) -> None:
         """Read the lines of the region that waits, as many as are needed by now."""
         if self._waiting is None:
             return
-        block, region, found = self._waiting
+        block, region, found, tail = self._waiting
         self._waiting = None
         matchers: dict[int, list[int]] = {}
         for start, number in sorted({(start, number) for start, _, number in found}):
             matchers.setdefault(start, []).append(number)
         counted, number, spots = region.start, region.line, list[_Spot]()
-        for start in _ends(list(matchers), self._kept):
+        starts, after_gap = list(matchers), {tail}
+        if len(starts) > 2 * self._kept:
+            after_gap.add(starts[-self._kept])
+        for start in _ends(starts, self._kept):
             if start - counted <= region.end - start:
                 number += block.data.count(b"\n", counted, start)
             else:
@@ -104,10 +121,21 @@ class Marks:
             line = self._cleaned(block, start)
             stamp = line.stamp or self._time_before(block, start, number, line)
             digest = hashlib.sha256(line_at(block, start)).hexdigest()
-            spots.append(_Spot(block.base + start, number, line, stamp, around(block, start), digest, matchers[start]))
+            spots.append(
+                _Spot(
+                    block.base + start,
+                    number,
+                    line,
+                    stamp,
+                    around(block, start),
+                    digest,
+                    matchers[start],
+                    start in after_gap,
+                )
+            )
         self._spots.append(spots)
 
-    def _mark(self, spot: _Spot) -> Mark | None:
+    def _mark(self, spot: _Spot, skipped: bool) -> Mark | None:
         line = spot.line
         for number in spot.matchers:
             matcher = self._matchers[number]
@@ -127,12 +155,19 @@ class Marks:
                     line.stamp is not None,
                     spot.around,
                     spot.sha256,
+                    skipped,
                 )
         return None
 
 
 def _ends(lines: list[T], most: int) -> list[T]:
     return lines if len(lines) <= 2 * most else lines[:most] + lines[-most:]
+
+
+def _thinned(spots: list[_Spot], most: int) -> list[_Spot]:
+    if len(spots) <= 2 * most:
+        return spots
+    return [*spots[:most], spots[-most]._replace(skipped=True), *spots[len(spots) - most + 1 :]]
 
 
 def _first_matches(database: Database, pieces: Iterable[Slice], limit: int) -> set[Match]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
-from statistics import median
 
 import msgspec
 
@@ -14,7 +12,7 @@ from engine.collective import Missing
 from engine.findings import Finding, Window
 from engine.lines import whole
 from engine.model import NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Outcome, Source
-from engine.progress import Progress
+from engine.progress import Progress, usual_gap
 from engine.refute import is_end
 
 LONG_SILENCE = 480.0
@@ -100,7 +98,7 @@ def first_view(
 def final_view(view: View, choice: Choice, missing: Missing, progress: Progress) -> View:
     """The outcome after the root is known."""
     roots = choice.roots
-    stalled = view.silent_s > max(LONG_SILENCE, 3 * _usual_gap(progress))
+    stalled = view.silent_s > max(LONG_SILENCE, 3 * usual_gap(progress.steps))
     if any(f.rule.degrades for f in roots) and view.may_be_degraded:
         return _with(view, Outcome.DEGRADED, "the job slowed down and went on")
     if view.outcome is Outcome.SUCCEEDED:
@@ -146,12 +144,6 @@ def by_root(view: View, choice: Choice) -> View:
 
 def _with(view: View, outcome: Outcome, why: str) -> View:
     return msgspec.structs.replace(view, outcome=outcome, why=why)
-
-
-def _usual_gap(progress: Progress) -> float:
-    times = [step.at for step in progress.steps if step.at is not None]
-    gaps = [after - before for before, after in pairwise(times)]
-    return max(median(gaps), sorted(gaps)[int(len(gaps) * 0.99)]) if gaps else 0.0
 
 
 def _much_slower(progress: Progress) -> bool:

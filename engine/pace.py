@@ -92,8 +92,9 @@ def count(scan: StreamScan) -> list[Mark]:
             one.stamp is not None,
             one.around,
             one.sha256,
+            skipped=len(seen) > MOST_MARKS and index == MOST_MARKS // 2,
         )
-        for one in kept
+        for index, one in enumerate(kept)
     ]
 
 

@@ -135,6 +135,68 @@ def read_progress(scans: Sequence[tuple[StreamScan, StreamClock, str | None]], w
     return progress
 
 
+def usual_gap(steps: Sequence[Step]) -> float:
+    """The longest time that usually passes between two lines of progress of the job; 0 when nothing tells.
+
+    Of long logs only some lines are read. What was left out may hide a pause, which is no longer than the time that
+    its iterations don't account for.
+    """
+    lanes: dict[str, list[tuple[int, float, Step]]] = {}
+    for step in steps:
+        if step.at is not None:
+            lanes.setdefault(step.stream, []).append((step.mark.offset, step.at, step))
+    read, unread, pauses = _Spans(), _Spans(), list[float]()
+    for lane in lanes.values():
+        lane.sort(key=lambda one: one[0])
+        pace = _pace(lane)
+        for (_, before, earlier), (_, after, step) in pairwise(lane):
+            (unread if step.mark.skipped else read).add(before, after)
+            if step.mark.skipped:
+                accounted = (pace or 0.0) * max(_passed(earlier, step), 0)
+                pauses.append(max(after - before - accounted, 0.0))
+    times = sorted(at for lane in lanes.values() for _, at, _ in lane)
+    gaps = sorted(
+        pauses
+        + [
+            after - before
+            for before, after in pairwise(times)
+            if read.cover(before, after) or not unread.cover(before, after)
+        ]
+    )
+    return max(median(gaps), gaps[int(len(gaps) * 0.99)]) if gaps else 0.0
+
+
+def _pace(lane: Sequence[tuple[int, float, Step]]) -> float | None:
+    """Seconds an iteration, by lines of which none between them was left out."""
+    found = [
+        (after - before) / passed
+        for (_, before, earlier), (_, after, step) in pairwise(lane)
+        if not step.mark.skipped and (passed := _passed(earlier, step)) > 0
+    ]
+    return median(found) if found else None
+
+
+class _Spans:
+    """Whether one of several spans of time covers another one; asked in order of time."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[float, float]] = []
+        self._at, self._latest = 0, float("-inf")
+        self._sorted = False
+
+    def add(self, start: float, end: float) -> None:
+        self._spans.append((min(start, end), max(start, end)))
+
+    def cover(self, start: float, end: float) -> bool:
+        if not self._sorted:
+            self._spans.sort()
+            self._sorted = True
+        while self._at < len(self._spans) and self._spans[self._at][0] <= start:
+            self._latest = max(self._latest, self._spans[self._at][1])
+            self._at += 1
+        return self._latest >= end
+
+
 def _seconds(captures: dict[str, str]) -> float | None:
     for key, scale in (("step_ms", 0.001), ("step_s", 1.0)):
         try:
