@@ -41,6 +41,21 @@ class Refused(Exception):
     """A file is not read; why, in words."""
 
 
+def why_not_listed(folder: Path) -> str:
+    """Why a folder can't be looked into, after its name; empty when it can."""
+    try:
+        next(iter(folder.iterdir()), None)
+    except FileNotFoundError:
+        return "does not exist here: create it, mount its file system, or correct roots"
+    except PermissionError:
+        return "may not be read by the user that Faultline runs as: give it read access (an ACL or a group)"
+    except NotADirectoryError:
+        return "is no folder: correct roots"
+    except OSError as error:
+        return f"can not be listed: {error.strerror or error}"
+    return ""
+
+
 class Roots:
     """(folder as the cluster names it, folder here) pairs."""
 

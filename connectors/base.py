@@ -39,6 +39,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     streams: int = 20_000
     bytes: int = 64 * 1024**3
     """Of all streams together, decompressed."""
+    stream_bytes: int | None = None
+    """Of a plain file; of a longer one beginning and end are given, as of one for which not enough is left of all."""
     seconds: float = 1800.0
 
 
@@ -53,11 +55,14 @@ class CollectionReport(msgspec.Struct, frozen=True, kw_only=True):
     """Why, in words that an operator can act on."""
     streams: int = 0
     lines: int = 0
+    """As far as the connector has read them itself; whoever reads the streams knows better, as of the times."""
     bytes: int = 0
     first_at: str | None = None
     last_at: str | None = None
     connector: str = ""
     duration_s: float = 0.0
+    failed: bool = False
+    """A question had no answer: asked again later, the source may give more."""
     query: str = ""
     """What was asked, without secrets."""
     link: str = ""
@@ -131,6 +136,9 @@ class Connector(Protocol):
     """What a connector is to the rest of Faultline."""
 
     name: str
+    """A connector that reads from file systems, which may hang, has `patience` besides: seconds within which each of
+    its steps and reads gives something.
+    """
 
     def find(self, cursor: dict[str, Any]) -> Iterator[Found]:
         """Attempts that are new since `cursor` ({} at first). Raises ConnectorError when the source can't be asked."""
@@ -166,5 +174,6 @@ def check_report(name: str, asked: list[str], ask: Callable[[], tuple[str, str]]
         note=note,
         connector=name,
         duration_s=round(time.monotonic() - began, 3),
+        failed=status == "error",
         query="\n".join(asked),
     )

@@ -47,5 +47,6 @@ class Tally(msgspec.Struct):
             bytes=self.bytes,
             connector=connector,
             duration_s=round(self.seconds, 3),
+            failed=bool(self.failed),
             query="\n".join(self.asked),
         )

@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from connectors.access import Refused, Roots
+from connectors.access import Refused, Roots, why_not_listed
 from connectors.base import CollectionReport, CollectRequest
 from connectors.files.config import FilePattern, FilesConfig
-from connectors.files.cut import Part, Window, blocks, borders, tells_time
+from connectors.files.cut import Window, blocks, borders, tells_time
 from connectors.files.parser import describe
 from connectors.files.patterns import Hosts
 from connectors.http import Deadline
+from connectors.part import Parts, Range, left_out, room_for, size_of, within
 from connectors.placeholders import MissingValue, values_of
 from connectors.spool import Spool
 from connectors.tally import Tally
@@ -106,7 +107,10 @@ class PatternCollection:
             refused(refusal)
             return
         if not found:
-            tally.note(f"no file is called {pattern.path.shown(values)}")
+            folder = self._config.roots[pattern.path.root]
+            why = why_not_listed(folder)
+            tally.missing += bool(why)
+            tally.note(f"{folder} {why}" if why else f"no file is called {pattern.path.shown(values)}")
 
     def _file(self, pattern: FilePattern, tally: Tally, path: Path, groups: dict[str, str]) -> Iterator[Stream]:
         try:
@@ -131,15 +135,17 @@ class PatternCollection:
             if window is None or not self._can_be_cut(path, content, window):
                 if pattern.source is Source.APPLOG and time.time() - facts.st_mtime < GROWING:
                     tally.note(f"{path.name} is still written to: read as it is now")
-                opened = partial(self._whole, path, facts.st_size)
-                yield stream(open=opened, size=-1 if is_compressed(path.name) else facts.st_size)
+                if is_compressed(path.name):
+                    yield stream(open=partial(self._packed, path, facts.st_size), size=-1)
+                else:
+                    yield self._plain(stream, tally, path, content, (0, facts.st_size))
             elif is_compressed(path.name):
                 closing.pop_all()  # what unpacks it closes it
                 yield from self._cut_packed(stream, tally, path, content, facts.st_size, window)
             else:
                 start, end = borders(content, facts.st_size, window)
                 if end > start:
-                    yield stream(open=partial(self._part, path, start, end), size=end - start)
+                    yield self._plain(stream, tally, path, content, (start, end))
 
     def _window(self, pattern: FilePattern, tally: Tally) -> Window | None:
         if not pattern.cut:
@@ -157,12 +163,19 @@ class PatternCollection:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _whole(self, path: Path, size: int) -> BinaryIO:
+    def _plain(self, stream: partial[Stream], tally: Tally, path: Path, content: BinaryIO, borders: Range) -> Stream:
         """As long as it was when it was found: what grows meanwhile has an end all the same."""
-        return plain(Part.reader(self._open(path), 0, size), path.name, size)
+        ranges = within(content, *borders, room_for(self._request.limits, self._bytes))
+        if words := left_out(path.name, ranges):
+            tally.partial = True
+            tally.note(words)
+        return stream(open=partial(self._parts, path, ranges), size=size_of(ranges))
 
-    def _part(self, path: Path, start: int, end: int) -> BinaryIO:
-        return Part.reader(self._open(path), start, end)
+    def _parts(self, path: Path, ranges: Sequence[Range]) -> BinaryIO:
+        return Parts.reader(self._open(path), ranges)
+
+    def _packed(self, path: Path, size: int) -> BinaryIO:
+        return plain(self._parts(path, [(0, size)]), path.name, size)
 
     def _open(self, path: Path) -> BinaryIO:
         try:

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from connectors.access import why_not_listed
 from connectors.base import (
     CollectionReport,
     CollectRequest,
@@ -36,6 +37,7 @@ class FilesConnector:
 
     def __init__(self, config: FilesConfig) -> None:
         self.name = config.name
+        self.patience = config.time_limit + min(config.time_limit, 60.0)
         self._config = config
         self._roots = Roots(config.roots)
 
@@ -119,24 +121,10 @@ class FilesConnector:
 def _within(seconds: float, folder: Path) -> str:
     """Why a folder can't be listed; empty when it can."""
     said: list[str] = []
-    look = threading.Thread(target=lambda: said.append(_why_not(folder)), name="files-check", daemon=True)
+    look = threading.Thread(target=lambda: said.append(why_not_listed(folder)), name="files-check", daemon=True)
     look.start()
     look.join(seconds)
     return said[0] if said else f"did not answer within {seconds:.0f} s: its file system hangs"
-
-
-def _why_not(folder: Path) -> str:
-    try:
-        next(iter(folder.iterdir()), None)
-    except FileNotFoundError:
-        return "does not exist here: create it, mount its file system, or correct roots"
-    except PermissionError:
-        return "may not be read by the user that Faultline runs as: give it read access (an ACL or a group)"
-    except NotADirectoryError:
-        return "is no folder: correct roots"
-    except OSError as error:
-        return f"can not be listed: {error.strerror or error}"
-    return ""
 
 
 def one_line(error: BaseException) -> str:

@@ -6,12 +6,11 @@ blocks are taken whose lines reach into the window. What tells no time is taken 
 
 from __future__ import annotations
 
-import io
 from calendar import timegm
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from time import gmtime
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -137,35 +136,6 @@ def _whole_lines(content: BinaryIO) -> Iterator[bytes]:
             rest = rest if whole else b""
     if rest:
         yield rest
-
-
-class Part(io.RawIOBase):
-    """A part of a file, which may grow meanwhile. Closes the file with it."""
-
-    def __init__(self, content: BinaryIO, start: int, end: int) -> None:
-        self._content, self._left = content, end - start
-        content.seek(start)
-
-    @classmethod
-    def reader(cls, content: BinaryIO, start: int, end: int) -> BinaryIO:
-        return cast(BinaryIO, io.BufferedReader(cls(content, start, end), 1 << 16))
-
-    def readable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._content.fileno()
-
-    def readinto(self, buffer: Any) -> int:
-        block = self._content.read(min(len(buffer), self._left))
-        buffer[: len(block)] = block
-        self._left -= len(block)
-        return len(block)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._content.close()
-        super().close()
 
 
 def _lines(content: BinaryIO, most: int) -> Iterator[bytes]:

@@ -80,6 +80,7 @@ class KueueCollection:
                 last_at=rfc3339(self._request.attempt.ended_at) if self._streams else None,
                 connector=self._config.name,
                 duration_s=round(time.monotonic() - self._began, 3),
+                failed=bool(self._errors),
                 query="\n".join(self._client.session.asked[:20]),
             )
         ]

@@ -199,6 +199,7 @@ class LokiCollection:
             last_at=None if tally.last is None else rfc3339(tally.last / SECOND),
             connector=self._config.name,
             duration_s=round(tally.seconds, 3),
+            failed=bool(tally.failed),
             query="\n".join(_cut(asked, 2000) for asked in tally.asked),
             link=tally.link,
         )

@@ -100,6 +100,7 @@ class PodsCollection:
                 last_at=rfc3339(seconds(max(stamps, key=order))) if stamps else None,
                 connector=self._config.name,
                 duration_s=round(time.monotonic() - self._began, 3),
+                failed=bool(self._errors),
                 query="\n".join(self._session.asked[:20]),
             )
         ]

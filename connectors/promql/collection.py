@@ -87,6 +87,7 @@ class PromCollection:
                 last_at=rfc3339(self._last),
                 connector=self._config.name,
                 duration_s=round(self._taken, 3),
+                failed=bool(self._errors) or self._client.partial,
                 query="\n".join(self._asked[:_QUERIES_SHOWN]),
                 link=self._link,
             )

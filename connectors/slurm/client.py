@@ -117,14 +117,14 @@ class CommandClient:
             raise CommandError(Trouble.OTHER, f"sacct printed no table{said}: is there a wrapper around it?") from None
 
     def job(self, job: str) -> str:
-        return self._text(["scontrol", "show", "job", *self._cluster(), job])
+        return self._records(["scontrol", "show", "job", *self._cluster(), job], "JobId=")
 
     def nodes(self, names: Sequence[str]) -> str:
         wanted = [name for name in names if _NODE.fullmatch(name)]
         parts = []
         for start in range(0, len(wanted), NODES_PER_CALL):
             some = compress_nodes(wanted[start : start + NODES_PER_CALL])
-            parts.append(self._text(["scontrol", "show", "node", *self._cluster(), some]))
+            parts.append(self._records(["scontrol", "show", "node", *self._cluster(), some], "NodeName="))
         return "\n".join(parts)
 
     def queue(self, job: str) -> str:
@@ -166,6 +166,13 @@ class CommandClient:
 
     def _cluster(self) -> list[str]:
         return [f"--clusters={self._config.slurm_cluster}"] if self._config.slurm_cluster else []
+
+    def _records(self, command: list[str], begin: str) -> str:
+        text = self._text(command)
+        if text.strip() and begin not in text:
+            said = "".join(sign if sign.isprintable() else "?" for sign in " ".join(text.split())[:60])
+            raise CommandError(Trouble.OTHER, f"scontrol printed no record: {said}: is there a wrapper around it?")
+        return text
 
     def _text(self, command: list[str]) -> str:
         return self._run(command, _UTC).decode("utf-8", "replace")

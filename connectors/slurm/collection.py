@@ -6,7 +6,7 @@ import io
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from connectors.access import Refused, Roots
 from connectors.base import CollectionReport, CollectRequest, ConnectorError
+from connectors.part import Parts, Range, left_out, room_for, size_of, within
 from connectors.slurm.client import SlurmClient
 from connectors.slurm.config import SlurmConfig
 from connectors.slurm.daemonlog import Clock, Mine, NoTimes, cut, rotations
@@ -239,6 +240,7 @@ class SlurmCollection:
             try:
                 with self._roots.open(path, owner) as content:
                     size, changed = content.seek(0, io.SEEK_END), _changed(content)
+                    ranges = within(content, 0, size, room_for(self._request.limits, self._bytes))
             except Refused as refusal:
                 tally.missing += 1
                 tally.note(f"{place.what}: {refusal}")
@@ -251,12 +253,15 @@ class SlurmCollection:
                     "lines are this one's (%r or a folder of its own for each run keeps them apart)"
                 )
                 continue
+            if words := left_out(path.name, ranges):
+                tally.partial = True
+                tally.note(f"{place.what}: {words}")
             rank = groups.get("rank") if place.is_step else None
             yield Stream(
                 name=self._name("applog", path.name),
                 source=Source.APPLOG,
-                open=partial(self._open_file, path, owner),
-                size=size,
+                open=partial(self._open_file, path, owner, ranges),
+                size=size_of(ranges),
                 node=self._node(groups, place),
                 rank=int(rank) if rank is not None else None,
             )
@@ -272,9 +277,10 @@ class SlurmCollection:
                 return row.uid
         raise Refused("not read: Slurm does not tell whose job it is (check_owner = false reads it all the same)")
 
-    def _open_file(self, path: Path, owner: int | None) -> BinaryIO:
+    def _open_file(self, path: Path, owner: int | None, ranges: Sequence[Range]) -> BinaryIO:
+        """As long as it was when it was found: a job that still runs writes on."""
         try:
-            return self._roots.open(path, owner)
+            return Parts.reader(self._roots.open(path, owner), ranges)
         except Refused as refusal:
             raise OSError(str(refusal)) from None
 

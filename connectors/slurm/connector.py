@@ -28,6 +28,7 @@ class SlurmConnector:
 
     def __init__(self, config: SlurmConfig) -> None:
         self.name = config.name
+        self.patience = 10 * config.runner.seconds
         self._config = config
 
     @classmethod

@@ -378,6 +378,41 @@ def test_limits_give_partial_reports(root: Path, collect: Collect) -> None:
     assert not late.contents and "not finished within" in late.report("applog")[1]
 
 
+LONG = "".join(f"{number:07} iteration\n" for number in range(200_000))
+"""3.6 MB."""
+
+
+@pytest.mark.parametrize("limits", [Limits(bytes=2_000_000), Limits(stream_bytes=2_000_000)], ids=["all", "each"])
+def test_of_a_log_that_is_longer_than_its_limit_beginning_and_end_are_read(
+    root: Path, collect: Collect, limits: Limits
+) -> None:
+    write(root, "jobs/4242/train.log", LONG)
+    found = collect(APPLOG, limits=limits)
+    lines = found.contents["applog/jobs/4242/train.log"].decode().splitlines(keepends=True)
+    assert all(len(line) == 18 for line in lines)
+    numbers = [int(line[:7]) for line in lines]
+    gap = next(at for at, number in enumerate(numbers) if at != number)
+    assert numbers == [*range(gap), *range(numbers[gap], 200_000)]
+    assert 400_000 < gap * 18 <= 500_000 and 1_999_900 < len(numbers) * 18 <= 2_000_000
+    status, note = found.report("applog")
+    assert status == "partial" and note == (
+        "train.log has 3600000 bytes, more than there is room for: "
+        f"its first {gap * 18} and its last {(len(numbers) - gap) * 18} were read"
+    )
+
+
+def test_of_a_nodes_log_the_end_of_the_attempts_window_is_read(root: Path, collect: Collect) -> None:
+    write(root, "gx-01/syslog", syslog("gx-01", START - 60, END + 3600, step=0.02, text="CRON job" + "x" * 200))
+    found = collect(SYSLOG, limits=Limits(stream_bytes=2_000_000), timezone="UTC")
+    last = times(found.contents["syslog/gx-01/syslog"])
+    assert (
+        (last[0], last[-1]) == (START - 60, END + 600)
+        and last == sorted(last)
+        and len(found.contents["syslog/gx-01/syslog"]) <= 2_000_000
+    )
+    assert found.report("syslog")[0] == "partial"
+
+
 # --- with the engine --------------------------------------------------------------------------------------------------
 
 

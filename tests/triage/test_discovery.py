@@ -14,6 +14,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
+from connectors.base import Limits
 from connectors.kube.sightings import Sighting
 from tests.connectors.kueue.cluster import NOW, admitted, condition, pod, workload
 from tests.fakes.kubernetes import FakeKubernetes, Line
@@ -90,6 +91,11 @@ def test_logs_in_folders_are_collected_for_what_another_source_found(
     attempt = Attempt.objects.get()
     assert (attempt.domain, attempt.blamed_nodes) == ("hardware", ["gpu-a"])
     assert attempt.streams.get(source="syslog").name == "syslog/gpu-a/kern.log"
+    (report,) = Collection.objects.get(connector="k2/central").reports
+    told = {key: report[key] for key in ("status", "streams", "lines", "bytes", "first_at", "last_at")}
+    at = f"{at}.000000Z"
+    assert told == {"status": "ok", "streams": 1, "lines": 1, "bytes": len(xid), "first_at": at, "last_at": at}
+    assert report["duration_s"] > 0 and report["query"] == "logs:{node}/kern.log*"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -383,6 +389,43 @@ def test_a_running_attempt_that_became_slow_is_diagnosed_degraded(
     work_off()
     attempt = Attempt.objects.get()
     assert (attempt.outcome, attempt.state, attempt.blamed_nodes) == ("degraded", "Running", [])
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("silent", "timed"), [(0, False), (0, True), (3000, True)])
+def test_of_a_running_attempts_long_log_beginning_and_end_say_whether_it_makes_progress(
+    kubernetes: FakeKubernetes,
+    configured: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    silent: float,
+    timed: bool,
+) -> None:
+    monkeypatch.setattr("triage.tasks.discovery.LIVE_LIMITS", Limits(stream_bytes=2_000_000))
+    configured(
+        f'[clusters.k2.sources.shared]\nkind = "files"\nroots = {{logs = "{tmp_path}/shared"}}\n'
+        'patterns = [{source = "applog", path = "logs:{name}.log"}]\n'
+    )
+    now = time.time()
+    started = now - 3 * 3600
+    kubernetes.put(workload("long", *admitted(started)))
+    kubernetes.put(pod("long", 0, "gpu-a", created=started + 1))
+    steps = int((now - silent - started - 60) / 12)
+    (tmp_path / "shared").mkdir()
+    with (tmp_path / "shared" / "long.log").open("w") as log:
+        for number in range(steps + 1):
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime(started + 60 + 12 * number)) if timed else ""
+            log.write(f"{at}iteration {number} | loss 2.1 | 12.0 s/it\n" + f"{at}{'x' * 100}\n" * 40)
+    assert (tmp_path / "shared" / "long.log").stat().st_size > 2_500_000
+    discover_source("k2/kueue")
+    look_again()
+    assert RunningAttempt.objects.get().outcome == ("hung" if silent else "unknown")
+    assert Attempt.objects.count() == bool(silent)
+    if silent:
+        work_off()
+        attempt = Attempt.objects.get()
+        assert attempt.outcome == "hung"
+        assert attempt.streams.get(source="applog", name__contains="long").size > 2_500_000, "the triage has all of it"
 
 
 @pytest.mark.django_db(transaction=True)

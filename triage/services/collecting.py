@@ -213,6 +213,6 @@ def _finish(collection: Collection, reports: Sequence[CollectionReport]) -> None
         bytes=collection.bytes_done,
         problems=bad,
     )
-    if any(report["status"] == "error" for report in plain):
+    if any(report["status"] == "error" or report.get("failed") for report in plain):
         plan_retry(collection.attempt_id)
     continue_triage(collection.attempt_id)

@@ -93,7 +93,7 @@ def better_reports(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any
     kept = []
     for report in now:
         old = earlier.get(report["source"])
-        kept.append(old if old is not None and _worth(old) >= _worth(report) else report)
+        kept.append(old if old is not None and _worth(old) > _worth(report) else report)
     new_sources = {report["source"] for report in now}
     kept += [report for report in before if report["source"] not in new_sources and report["streams"]]
     return kept

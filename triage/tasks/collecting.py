@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import logging
 import lzma
+import time
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -17,8 +19,8 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from connectors.base import CollectionReport, CollectRequest, ConfigError, ConnectorError
-from engine.model import Source, Stream
+from connectors.base import CollectionReport, CollectRequest, ConfigError, Connector, ConnectorError, Limits
+from engine.model import Source, Stream, rfc3339
 from engine.origin import Places
 from triage.blobs import BlobStore
 from triage.celery import app
@@ -40,6 +42,7 @@ from triage.services.masking import SecretMask
 from triage.services.sources import blob_store, registry
 from triage.services.triage import begin_triage
 from triage.tasks.heartbeat import Heartbeat, LeaseLost
+from triage.tasks.patience import Hangs, Watch, patiently, watched
 from triage.tracing import span
 
 logger = logging.getLogger(__name__)
@@ -103,18 +106,27 @@ def collect(self: Task, collection_id: int) -> None:
 
 def _give_up(lease: CollectionLease, note: str) -> None:
     """A source that can't be had is a report; the attempt is diagnosed from the others."""
-    name = lease.collection.connector.rpartition("/")[2]  # people know the source of a cluster by its own name
-    report = CollectionReport(
-        source=name, status="error", note=" ".join(note.split())[:500], connector=name, query=lease.collection.ref
-    )
+    report = _failed(lease, note)
     finish_collection(lease, [], [report])
     _count([report])
+
+
+def _failed(lease: CollectionLease, note: str) -> CollectionReport:
+    name = lease.collection.connector.rpartition("/")[2]  # people know the source of a cluster by its own name
+    return CollectionReport(
+        source=name, status="error", note=" ".join(note.split())[:500], connector=name, query=lease.collection.ref
+    )
 
 
 def _count(reports: Iterable[CollectionReport]) -> None:
     for report in reports:
         counters.COLLECTIONS.labels(report.source, report.status).inc()
         counters.COLLECT_SECONDS.labels(report.source).observe(report.duration_s)
+
+
+def patience(connector: Connector) -> float:
+    """Seconds without any sign of life after which a connector's source hangs: longer than what bounds itself."""
+    return float(getattr(connector, "patience", Limits().seconds + 60.0))
 
 
 class Gathering:
@@ -126,26 +138,50 @@ class Gathering:
         self._kept: list[CollectedStream] = []
         self._bytes = 0
         self._damaged: dict[str, str] = {}
+        self._reading: defaultdict[str, float] = defaultdict(float)
+        """Seconds that reading took, by source: files are read only here."""
 
     def run(self) -> None:
         """Collects and keeps everything. Raises LeaseLost, ConnectorError, ConfigError and what storing raises."""
         collection = self._lease.collection
         connector = registry().get(collection.connector)
         request = CollectRequest(attempt=self._facts, ref=collection.ref)
+
+        def gather(watch: Watch) -> list[CollectionReport]:
+            with connector.collect(request, heartbeat.lost) as collected:
+                for stream in collected.streams():
+                    watch.alive(f"after {stream.name}")
+                    heartbeat.check()
+                    if watch.left.is_set():
+                        raise LeaseLost
+                    self._keep(watched(stream, watch), heartbeat)
+                    watch.alive(f"after {stream.name}")
+                return [self._as_kept(report) for report in collected.reports()]
+
         with (
             span("collect", attempt=collection.attempt_id, connector=collection.connector),
             Heartbeat(self._renew) as heartbeat,
-            connector.collect(request, heartbeat.lost) as collected,
         ):
-            for stream in collected.streams():
-                heartbeat.check()
-                self._keep(stream, heartbeat)
-            reports = [self._with_damage(report) for report in collected.reports()]
-            gpus = gpus_of(map(self._stored, self._kept), Places(self._facts, []))
-        if not finish_collection(self._lease, self._kept, reports, gpus):
+            hung = False
+            try:
+                reports = patiently(gather, patience(connector))
+            except Hangs as error:
+                logger.warning("collection %s: %s", collection.pk, error)
+                reports, hung = self._as_far_as_it_came(str(error)), True
+            kept = list(self._kept)
+            gpus = gpus_of(map(self._stored, kept), Places(self._facts, []))
+        if not finish_collection(self._lease, kept, reports, gpus):
             raise LeaseLost
         _count(reports)
-        spool.discard(collection.ref)
+        if not hung:
+            spool.discard(collection.ref)
+
+    def _as_far_as_it_came(self, note: str) -> list[CollectionReport]:
+        """What was kept stays; the rest is asked for again, as after every error."""
+        failed = _failed(self._lease, note)
+        part = msgspec.structs.replace(failed, status="partial")
+        sources = sorted({kept.source for kept in self._kept})
+        return [*(self._as_kept(msgspec.structs.replace(part, source=source)) for source in sources), failed]
 
     def _renew(self) -> bool:
         return renew_collection(self._lease, streams_done=len(self._kept), bytes_done=self._bytes)
@@ -157,8 +193,17 @@ class Gathering:
 
         mask = SecretMask()
         try:
-            with stream.open() as content:
-                blob = self._store.put(_Salvaged(content, stream, self._damaged), mask=mask, progress=progress)  # type: ignore[arg-type]
+            try:
+                opened = stream.open()
+            except _DAMAGE as error:
+                if isinstance(error, OSError):
+                    raise
+                self._damaged.setdefault(stream.source.value, f"{stream.name} is damaged, not read: {_words(error)}")
+                return
+            with opened as content:
+                salvaged = _Salvaged(content, stream, self._damaged)
+                blob = self._store.put(salvaged, mask=mask, progress=progress)  # type: ignore[arg-type]
+                self._reading[stream.source.value] += salvaged.seconds
         except OSError as error:
             if error.errno is None:
                 self._damaged.setdefault(stream.source.value, f"{stream.name} could not be opened: {error}")
@@ -186,18 +231,28 @@ class Gathering:
             rank=kept.rank,
         )
 
-    def _with_damage(self, report: CollectionReport) -> CollectionReport:
+    def _as_kept(self, report: CollectionReport) -> CollectionReport:
+        """A connector's report, with what was seen while its streams were read: lines, times, damages."""
         mine = [kept for kept in self._kept if kept.source == report.source]
         note = self._damaged.get(report.source)
+        times = [rfc3339(at.timestamp()) for kept in mine for at in (kept.first_at, kept.last_at) if at is not None]
+        known = [at for at in (report.first_at, report.last_at, *times) if at is not None]
         report = msgspec.structs.replace(
             report,
             streams=len(mine) or report.streams,
             lines=sum(kept.blob.lines for kept in mine),
             bytes=sum(kept.blob.size for kept in mine),
+            first_at=min(known, default=None),
+            last_at=max(known, default=None),
+            duration_s=round(report.duration_s + self._reading[report.source], 3),
         )
         if note is None:
             return report
         return msgspec.structs.replace(report, status="partial", note="; ".join(filter(None, [report.note, note])))
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 class _Salvaged:
@@ -205,15 +260,19 @@ class _Salvaged:
 
     def __init__(self, content: Any, stream: Stream, damaged: dict[str, str]) -> None:
         self._stream, self._damaged = stream, damaged
+        self.seconds = 0.0
+        """That reading took so far."""
         # small steps: what stands before the damage is given before the damage is met
         self._read = getattr(content, "read1", content.read)
 
     def read(self, size: int) -> bytes:
+        began = time.monotonic()
         try:
             return bytes(self._read(min(size, SALVAGE_BYTES)))
         except _DAMAGE as error:
-            words = " ".join(str(error).split()) or type(error).__name__
             self._damaged.setdefault(
-                self._stream.source.value, f"{self._stream.name} is damaged, read up to there: {words}"
+                self._stream.source.value, f"{self._stream.name} is damaged, read up to there: {_words(error)}"
             )
             return b""
+        finally:
+            self.seconds += time.monotonic() - began

@@ -48,13 +48,15 @@ from triage.services.recollecting import due_recollections, recollect
 from triage.services.sources import FILES, configuration, find_source, registry
 from triage.tasks.collecting import RETRY
 from triage.tasks.heartbeat import Heartbeat, LeaseLost
+from triage.tasks.patience import Hangs, Watch, patiently, watched
 from triage.tasks.rules import ruleset
 
 logger = logging.getLogger(__name__)
 
 CURSOR_SECONDS = 2.0
 """How often the cursor of a search that tells much is kept. What is told again after a crash changes nothing."""
-LIVE_LIMITS = Limits(streams=2000, bytes=512 * 1024**2, seconds=300.0)
+LIVE_LIMITS = Limits(streams=2000, bytes=1024**3, stream_bytes=64 * 1024**2, seconds=300.0)
+"""Of a long log, beginning and end say whether there is progress."""
 STALLED = (Outcome.HUNG.value, Outcome.DEGRADED.value)
 
 
@@ -167,7 +169,13 @@ def look_at_running(running_id: int) -> None:
     now = timezone.now() - timedelta(seconds=1)
     facts = _placed(msgspec.convert(running.facts, engine.Attempt), running, source)
     facts = msgspec.structs.replace(facts, ended_at=now.timestamp())
-    outcome = _outcome_so_far(facts, running.ref, cluster, source)
+    try:
+        outcome = patiently(
+            lambda watch: _outcome_so_far(facts, running.ref, cluster, source, watch), 2 * LIVE_LIMITS.seconds
+        )
+    except Hangs as error:
+        logger.warning("%s could not be looked at: %s", running, error)
+        return
     if outcome != running.outcome and (outcome in STALLED or running.outcome in STALLED):
         reason = f"looks {outcome} while it runs" if outcome in STALLED else "makes progress again"
         logger.info("%s %s", running, reason)
@@ -185,7 +193,7 @@ def _placed(facts: engine.Attempt, running: RunningAttempt, source: SourceConfig
         return facts
 
 
-def _outcome_so_far(facts: engine.Attempt, ref: str, cluster: ClusterConfig, finder: SourceConfig) -> str:
+def _outcome_so_far(facts: engine.Attempt, ref: str, cluster: ClusterConfig, finder: SourceConfig, watch: Watch) -> str:
     """What the engine says of the evidence so far, of which nothing is kept."""
     streams: list[Stream] = []
     reports: list[CollectionReport] = []
@@ -193,11 +201,14 @@ def _outcome_so_far(facts: engine.Attempt, ref: str, cluster: ClusterConfig, fin
     with ExitStack() as open_collections:
         for one, handle in handles(cluster, finder, ref):
             request = CollectRequest(attempt=running, ref=handle, limits=LIVE_LIMITS)
+            watch.alive(f"while {one.key} was asked")
             try:
                 collected = open_collections.enter_context(registry().get(one.key).collect(request))
-                streams += collected.streams()
+                for stream in collected.streams():
+                    watch.alive(f"while {one.key} was asked")
+                    streams.append(watched(stream, watch))
                 reports += collected.reports()
-            except (ConnectorError, ConfigError) as error:
+            except (ConnectorError, ConfigError, OSError) as error:
                 reports.append(CollectionReport(source=one.name, status="error", note=str(error)))
         unique = list({stream.name: stream for stream in reversed(streams)}.values())
         missing = [report.for_engine() for report in reports if report.status not in ("ok", "empty")]

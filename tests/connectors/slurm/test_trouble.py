@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from connectors.base import CollectRequest, ConfigError, Connector, ConnectorError
+from connectors.base import CollectRequest, ConfigError, Connector, ConnectorError, Limits
 from connectors.http import Deadline
 from connectors.registry import Registry
 from connectors.slurm.config import SlurmConfig
@@ -242,6 +242,21 @@ def test_without_roots_no_file_is_read_and_the_report_says_how(tmp_path: Path) -
     assert (report.status, report.note) == (
         "missing", "no output was read: name the folders that jobs write to in roots",
     )  # fmt: skip
+
+
+def test_of_a_log_that_is_longer_than_its_limit_beginning_and_end_are_read(tmp_path: Path) -> None:
+    accounting = Accounting(tmp_path / "bin")
+    accounting.add("7", NOW - 100, WorkDir=tmp_path, SubmitLine="sbatch -o big.out x", UID=os.getuid())
+    accounting.write()
+    (tmp_path / "big.out").write_text("".join(f"{number:07} iteration\n" for number in range(200_000)))
+    connector = SlurmConnector.from_config(accounting.settings(roots=[str(tmp_path)]))
+    [found] = told(list(connector.find({}))).values()
+    gathered = gather(connector, found, limits=Limits(stream_bytes=2_000_000))
+    lines = gathered.contents["applog/big.out"].splitlines()
+    assert (lines[0], lines[-1]) == (b"0000000 iteration", b"0199999 iteration")
+    assert lines == sorted(lines) and {len(line) for line in lines} == {17} and len(lines) * 18 <= 2_000_000
+    assert gathered.reports["applog"].status == "partial"
+    assert "big.out has 3600000 bytes, more than there is room for: its first" in gathered.reports["applog"].note
 
 
 def test_a_log_of_two_gigabytes_is_opened_and_not_read(tmp_path: Path) -> None:
