@@ -288,6 +288,9 @@ def test_of_two_rounds_the_better_report_of_each_source_is_kept() -> None:
     assert better_reports([ok], [more]) == [more]
     assert better_reports([error], [ok]) == [ok]
     assert better_reports([ok], [error]) == [error, ok]
+    part = {**ok, "status": "partial"}
+    assert better_reports([{**part, "failed": True}], [part]) == [part]
+    assert better_reports([part], [{**part, "failed": True}]) == [part]
 
 
 # --- running attempts -------------------------------------------------------------------------------------------------

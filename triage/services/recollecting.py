@@ -93,12 +93,12 @@ def better_reports(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any
     kept = []
     for report in now:
         old = earlier.get(report["source"])
-        kept.append(old if old is not None and _worth(old) > _worth(report) else report)
+        kept.append(old if old is not None and _worth(old) >= _worth(report) else report)
     new_sources = {report["source"] for report in now}
     kept += [report for report in before if report["source"] not in new_sources and report["streams"]]
     return kept
 
 
-def _worth(report: dict[str, Any]) -> tuple[int, int]:
+def _worth(report: dict[str, Any]) -> tuple[int, int, bool]:
     status = report["status"]
-    return report.get("bytes") or 0, WORST.index(status) if status in WORST else 0
+    return report.get("bytes") or 0, WORST.index(status) if status in WORST else 0, not report.get("failed")
