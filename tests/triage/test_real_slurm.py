@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from tests.connectors.slurm.test_real_cluster import ENDS
 from tests.peers import leave_out
@@ -21,6 +22,10 @@ from tests.peers.slurm.jobs import run_jobs
 from tests.triage.conftest import Fleet, wait_until
 from triage.models import Attempt, Discovery, RunningAttempt
 from triage.services.sources import forget_configuration
+from triage.services.triage import begin_triage
+from triage.tasks.collecting import collect
+from triage.tasks.diagnosing import diagnose
+from triage.tasks.discovery import discover_source, look_at_running
 
 FIVE = ("python", "memory", "limit", "cancelled", "node")
 """The ends that everybody who runs a cluster knows; `completed` is no failure."""
@@ -104,6 +109,46 @@ def test_each_end_appears_by_itself_within_a_minute_with_the_right_answer(
     assert f'id="a-{attempt_of(jobs.ids["completed"]).pk}"' not in page
     with capsys.disabled():
         print("\nreal Slurm, seconds from end to answer:", {k: round(v.total_seconds(), 1) for k, v in waits.items()})
+
+
+SILENT = """#!/bin/bash
+for i in $(seq 200); do
+    echo "$(date -u -d "3 hours ago + $((i * 30)) seconds" +%Y-%m-%dT%H:%M:%SZ) iteration $i/1000 | loss 2.$i"
+done
+sleep 3000
+"""
+"""Wrote for an hour and forty minutes of three hours, as its lines say."""
+
+
+def test_a_running_job_that_fell_silent_is_diagnosed_while_it_runs(cluster: Cluster, watched: Fleet) -> None:
+    """As if it had begun three hours ago: Slurm says that it runs, and its own log that it makes no progress."""
+    job = cluster.submit(SILENT, "-N2", "-J", "stuck")
+    log = cluster.work / f"slurm-{job}.out"
+    cluster.wait_for(lambda: cluster.state(job) == "RUNNING", "running job")
+    cluster.wait_for(lambda: log.exists() and "iteration 200/" in log.read_text(), "end of its log")
+
+    def found() -> bool:
+        discover_source("alpine/slurm")
+        return RunningAttempt.objects.filter(workload_id=job).exists()
+
+    wait_until(found, every=1)
+    assert not Attempt.objects.exists(), "what runs is no failure"
+    row = RunningAttempt.objects.get()
+    row.facts["started_at"] -= 3 * 3600 + 60
+    row.look_at = timezone.now()
+    row.save()
+    look_at_running(row.pk)
+    attempt = attempt_of(job)
+    begin_triage(attempt.pk)
+    for collection in attempt.collections.all():
+        collect(collection.pk)
+    diagnose(attempt.pk)
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.state, attempt.blamed_nodes) == ("hung", "RUNNING", [])
+    assert cluster.state(job) == "RUNNING"
+    reports = {report["source"]: report for report in attempt.collections.get().reports}
+    assert reports["applog"]["status"] == "ok" and reports["applog"]["lines"] == 200
+    assert reports["applog"]["first_at"] < reports["applog"]["last_at"]
 
 
 HANGS = """#!/bin/bash

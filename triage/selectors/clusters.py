@@ -1,4 +1,4 @@
-"""Clusters as they are configured, how the searches of their sources go, and the newest check of each."""
+"""Clusters as they are configured, and the newest check of each. How searches go is told by sources.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from triage.models import (
     ClusterCheck,
     ConfiguredCluster,
     ConfiguredSource,
-    Discovery,
     EventKind,
     SourceCheck,
     TimelineEvent,
@@ -77,7 +76,6 @@ class SourceRow:
     finds: bool
     page: ConfiguredSource | None
     """Where it is set up on a page."""
-    search: Discovery | None
     errors: Sequence[str]
     """Why it is left out."""
     shadowed: bool = False
@@ -99,18 +97,15 @@ class ClusterRow:
 
     @property
     def trouble(self) -> int:
-        """Sources with an error in their set-up or in their last search, and the cluster's own errors."""
-        return len(self.errors) + sum(
-            bool(row.errors or (row.search is not None and row.search.last_error)) for row in self.sources
-        )
+        """Sources with an error in their set-up, and the cluster's own errors."""
+        return len(self.errors) + sum(bool(row.errors) for row in self.sources)
 
 
 def list_clusters(found: Configuration) -> list[ClusterRow]:
     """Every cluster that is set up anywhere, by name."""
     pages = {row.name: row for row in ConfiguredCluster.objects.prefetch_related("sources__changed_by")}
-    searches = {row.connector: row for row in Discovery.objects.all()}
     names = sorted({*found.clusters, *pages, *_named_in(found.errors)})
-    return [_row(name, found, pages.get(name), searches) for name in names]
+    return [_row(name, found, pages.get(name)) for name in names]
 
 
 def get_cluster(found: Configuration, name: str) -> ClusterRow | None:
@@ -118,9 +113,8 @@ def get_cluster(found: Configuration, name: str) -> ClusterRow | None:
     page = ConfiguredCluster.objects.prefetch_related("sources__changed_by").filter(name=name).first()
     if page is None and name not in found.clusters and name not in _named_in(found.errors):
         return None
-    searches = {row.connector: row for row in Discovery.objects.filter(cluster=name)}
     attempts = Attempt.objects.filter(cluster__name=name)[:1000].count()
-    return _row(name, found, page, searches, attempts)
+    return _row(name, found, page, attempts)
 
 
 def get_check(name: str) -> Check | None:
@@ -153,9 +147,7 @@ def _state(one: SourceCheck) -> str:
     return str(one.state) if is_going_on(one) else "lost"
 
 
-def _row(
-    name: str, found: Configuration, page: ConfiguredCluster | None, searches: dict[str, Discovery], attempts: int = 0
-) -> ClusterRow:
+def _row(name: str, found: Configuration, page: ConfiguredCluster | None, attempts: int = 0) -> ClusterRow:
     config = found.clusters.get(name)
     of_pages = {source.name: source for source in page.sources.all()} if page is not None else {}
     used: dict[str, SourceConfig] = {source.name: source for source in config.sources} if config is not None else {}
@@ -169,7 +161,7 @@ def _row(
         sources.append(
             SourceRow(
                 name=source, kind=kind, finds=source in used and used[source].finds, page=mine,
-                search=searches.get(f"{name}/{source}"), errors=wrong.get(source, []), shadowed=shadowed,
+                errors=wrong.get(source, []), shadowed=shadowed,
             )
         )  # fmt: skip
     return ClusterRow(name, config, page, sources, _errors_of_cluster(found.errors, name), attempts)
