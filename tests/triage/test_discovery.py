@@ -520,5 +520,5 @@ def test_a_job_that_fails_now_is_diagnosed_soon(
     kubernetes.put(workload("t5", *admitted(end - 700), condition("Finished", True, "Failed", end)))
     began = time.monotonic()
     wait_until(lambda: Attempt.objects.filter(triage_state="done", domain="software").exists(), say=fleet.logs)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
     assert not threading.current_thread().daemon
