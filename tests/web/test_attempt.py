@@ -268,3 +268,16 @@ def test_pages_are_only_for_people_who_signed_in(client: Client, make_attempt: M
         assert answer.status_code == 302 and answer["Location"].startswith("/sign-in/?next="), url
     page = client.get(f"/sign-in/?next=/attempts/{pk}/").content.decode()
     assert f"You will return to <code>/attempts/{pk}/</code>" in page
+
+
+def test_what_a_source_was_asked_is_a_link_into_grafana(signed_in: Client, make_attempt: MakeAttempt) -> None:
+    attempt = make_attempt()
+    link = "https://grafana.example.org/explore?schemaVersion=1&panes=%7B%22a%22%3A1%7D"
+    reports = [
+        {"source": "applog", "status": "ok", "link": link}, {"source": "applog", "status": "ok", "link": link},
+        {"source": "metric", "status": "ok", "link": "javascript:alert(1)"}, {"source": "syslog", "status": "ok"},
+    ]  # fmt: skip
+    Collection.objects.create(attempt=attempt, connector="c1/loki", ref="x", state="done", reports=reports)
+    page = signed_in.get(f"/attempts/{attempt.pk}/").content.decode()
+    assert page.count(link.replace("&", "&amp;")) == 1 and "Job log (c1/loki)" in page
+    assert "javascript:alert" not in page

@@ -179,3 +179,28 @@ def test_every_outcome_has_a_word_on_a_badge(make_attempt: MakeAttempt) -> None:
         assert verdict_in_short(attempt)[0] == said
     attempt.sub_domain = "ambiguous"
     assert verdict_in_short(attempt)[0] == "software"
+
+
+def test_what_nobody_types_is_answered_too(signed_in: Client, make_attempt: MakeAttempt, ada: User) -> None:
+    make_attempt()
+    huge = "9" * 30
+    ada.is_superuser = True
+    ada.save()
+    for address in (
+        f"/attempts/{huge}/badge.svg", "/failures.atom?q=%00", "/failures.atom?q=%FF&sort=x&cursor=zzz",
+        f"/incidents.atom?severity={huge}&assignee={huge}&q=%00", "/incidents.atom?view=%00&sort=%00",
+        "/following/?kind=%00&about=%00&note=%00", f"/f/{'z' * 13}.{'A' * 32}/", f"/f/{'0' * 13}.{'A' * 32}/",
+        f"/audit/?before={huge}&number=%00&who=%00", "/audit/?before=-1", f"/compat/attribution/v2/sessions/{huge}",
+        f"/compat/attribution/v2/sessions/{huge}/verdict?wait=99999",
+    ):  # fmt: skip
+        assert signed_in.get(address).status_code < 500, address
+    for address, form in (
+        ("/following/", {"kind": "failures", "about": "\x00", "note": "\x00" * 9}),
+        ("/following/", {"kind": "attempt", "about": "\u0661"}),
+        ("/following/", {"kind": "attempt", "about": huge}),
+        (f"/following/{huge}/end/", {}),
+        (f"/tokens/{huge}/revoke/", {}),
+        ("/tokens/", {"name": "\x00 a \ud800".encode("utf-8", "replace"), "scope": ["read", "read"], "days": "90"}),
+        ("/tokens/", {"name": "n" * 5000, "scope": ["read\x00"], "days": huge}),
+    ):
+        assert signed_in.post(address, form).status_code < 500, (address, form)

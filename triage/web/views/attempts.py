@@ -140,6 +140,17 @@ def _pinned(request: HttpRequest, found: Attempt) -> Attempt | None:
     return rows.defer("diagnosis__contract", "verdict__diagnosis__contract").filter(pk=wanted).first()
 
 
+def _elsewhere(detail: select.AttemptDetail) -> list[tuple[str, str]]:
+    """What sources were asked, where they show it themselves: name and address of Grafana's Explore."""
+    found: dict[str, str] = {}
+    for collection in detail.collections:
+        for told in collection.reports:
+            link = str(told.get("link", ""))
+            if link.startswith(("https://", "http://")):
+                found.setdefault(link, printable(f"{words.source(told['source'])} ({collection.connector})"))
+    return [(name, link) for link, name in found.items()]
+
+
 def _progress(detail: select.AttemptDetail) -> dict[str, Any]:
     found = detail.attempt
     sources = [
@@ -192,6 +203,7 @@ def _verdict(detail: select.AttemptDetail, story: Story) -> dict[str, Any]:
         "nodes": _nodes(contract, symptoms),
         "missing": [c for c in contract["coverage"] if c["status"] in ("missing", "error", "partial", "empty")],
         "complete": sum(c["status"] == "ok" for c in contract["coverage"]),
+        "elsewhere": _elsewhere(detail),
         "guide": guide(root["rule"], root["title"]) if root else None,
         "streams": {stream.name: stream for stream in detail.streams},
     }
