@@ -69,7 +69,7 @@ def demo(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setenv("FAULTLINE_API_RATE", "0")
     run = Run(place / "demo", free_port())
     try:
-        run.wait_ready()
+        run.wait_until(lambda: bool(run.printed), 600)  # how fast it starts is measured elsewhere
         yield run
     finally:
         run.end()
