@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 from triage.models import Attempt, TriageState
 from triage.services.bundles import import_bundle
-from triage.services.sources import registry
+from triage.services.sources import forget_configuration, registry
 from triage.tasks.collecting import collect, triage_attempt
 from triage.tasks.diagnosing import diagnose
 
@@ -64,6 +64,19 @@ def fleet(transactional_db: None) -> None:
 @pytest.fixture
 def demo(transactional_db: None) -> User:
     return User.objects.create_user("demo", password="demo")
+
+
+@pytest.fixture
+def boss(demo: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
+    """The demo user as an administrator, and no faultline.toml of anybody's."""
+    demo.is_staff = True
+    demo.save()
+    (tmp_path / "faultline.toml").touch()
+    monkeypatch.setenv("FAULTLINE_CONFIG", str(tmp_path / "faultline.toml"))
+    forget_configuration()
+    yield demo
+    monkeypatch.undo()
+    forget_configuration()
 
 
 def sign_in(context: BrowserContext, site: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,23 +13,10 @@ from playwright.sync_api import Page, expect
 from triage.models import CheckState, SourceCheck
 from triage.services.checking import run_check
 from triage.services.clusters import save_cluster, save_source
-from triage.services.sources import forget_configuration
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("boss")]
 
 PROMQL = 'url = "http://127.0.0.1:9"\n'
-
-
-@pytest.fixture(autouse=True)
-def boss(demo: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
-    """The demo user as an administrator, and no faultline.toml of anybody's."""
-    demo.is_staff = True
-    demo.save()
-    (tmp_path / "faultline.toml").touch()
-    monkeypatch.setenv("FAULTLINE_CONFIG", str(tmp_path / "faultline.toml"))
-    forget_configuration()
-    yield demo
-    forget_configuration()
 
 
 def set_up(page: Page, site: str) -> None:

@@ -7,7 +7,10 @@ import re
 
 from django.test import Client
 
-_LINK = re.compile(r'<a[^>]*href="(/\?q=[^"]+)"[^>]*>(?:<strong>)?([\d,]+)(?: attempts?)?(?:</strong>)?</a>')
+_LINK = re.compile(
+    r'<a[^>]*href="(/\?q=[^"]+)"[^>]*>(?:<strong>)?([\d,]+)(?: attempts?)?'
+    r'(?:</strong>)?(?:<span class="sub">[^<]*</span>)?</a>'
+)
 
 
 def followed(client: Client, page: str) -> int:

@@ -152,15 +152,12 @@ def _spans(scope: Scope) -> list[tuple[datetime, datetime]]:
     return [scope.week(number) for number in range(scope.weeks)]
 
 
-_WEEK = '<a class="plain" href="{}">{}</a><span class="sub"><a class="plain" href="{}&amp;sort=lost">{}</a></span>'
-
-
 def _weeks(one: Series, urls: list[str]) -> list[str]:
     cells = []
     for url, failures, lost in zip(urls, reversed(one.failures), reversed(one.lost), strict=True):
         if failures:
-            shown = (url, f"{failures:,}", url, hours(lost))
-            cells.append(format_html(_WEEK, *shown))
+            shown = (url, f"{failures:,}", hours(lost))
+            cells.append(format_html('<a class="plain" href="{}">{}<span class="sub">{}</span></a>', *shown))
         else:
             cells.append("0")
     return cells
