@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import SAMPLES, Triaged, work
+from tests.e2e.whole import lived_in, pages
 from triage.models import Attempt
 
 pytestmark = pytest.mark.browser
@@ -56,3 +58,24 @@ def test_upload_and_theme_need_no_script(plain_page: Page, live_server: Any, tra
     page.get_by_label("Theme").select_option("dark")
     page.get_by_role("button", name="Save").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_every_page_is_read_and_its_forms_are_sent_without_script(
+    plain_page: Page, live_server: Any, boss: User, triaged: Triaged
+) -> None:
+    """Each page there is says what it is, shows nothing that only script could do, and has a button for each form."""
+    values = lived_in(triaged(), boss, User.objects.create_user("maren", first_name="Maren", last_name="Vogt"))
+    wrong = []
+    for name, address in pages(boss, values).items():
+        plain_page.goto(live_server.url + address)
+        if not plain_page.locator("h1").first.inner_text().strip():
+            wrong.append(f"{name}: no heading")
+        if plain_page.locator("[data-script]:visible").count():
+            wrong.append(f"{name}: {plain_page.locator('[data-script]:visible').first.inner_text()}")
+        for form in plain_page.locator("form").all():
+            own = form.get_attribute("id")
+            button = "button:not([type=button]), input[type=submit]"
+            outside = plain_page.locator(f"button[form='{own}']") if own else None
+            if not form.locator(button).count() and not (outside and outside.count()):
+                wrong.append(f"{name}: a form without a button, {form.get_attribute('action')}")
+    assert not wrong, "\n".join(wrong)
