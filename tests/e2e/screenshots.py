@@ -5,6 +5,7 @@ Not a test and not collected as one; it uses the tests' servers, samples and bro
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,88 +14,61 @@ from django.core.management import call_command
 from playwright.sync_api import Browser
 
 from tests.e2e.conftest import CANONICAL, SAMPLES, Triaged, sign_in
+from tests.e2e.whole import lived_in, pages
 from triage.models import Attempt
 from triage.selectors.nodes import fleet
-from triage.services.comments import add_comment
-from triage.services.incidents import assign, link_ticket, set_severity, set_status
-from triage.services.quotes import read_quote
-from triage.services.sharing import make_share, share_token
-from triage.services.verdicts import Answer, correct
 from triage.templatetags.fleet import node_url
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "screenshots"
 SIZES = ((1440, 900), (390, 844))
 
 
-def people_pages(ids: dict[str, int], demo: User) -> dict[str, str]:
-    """Pages on which people have done something."""
-    maren = User.objects.create_user("maren", first_name="Maren", last_name="Vogt")
-    attempt, other = Attempt.objects.get(pk=ids[CANONICAL]), Attempt.objects.get(pk=ids["net-lustre-client-evicted"])
-    correct(
-        other.pk,
-        maren,
-        diagnosis_id=other.diagnosis_id or 0,
-        seen=None,
-        kind="wrong_cause",
-        reason="The link of cn0109 flapped 38 s before the eviction; the switch's log shows it.",
-        answer=Answer("network", "ethernet", "Link of cn0109 to the storage network flapped", ["cn0109"]),
-    )
-    incident = attempt.membership.incident
-    set_status(incident.pk, maren, "investigating", seen="new")
-    assign(incident.pk, maren, maren.pk, seen=None)
-    set_severity(incident.pk, maren, 2, seen=None)
-    quote = read_quote("syslog/node-02.log:125", attempt.pk)
-    said = "Always link 10 of the same GPU. I drained node-02 and asked for a new cable. @demo restart, please."
-    add_comment(attempt, maren, said, quotes=[quote])
-    link_ticket(incident.pk, maren, url="https://tickets.example.org/browse/HW-2291", note="new cable, link 10")
-    share = make_share(attempt, demo)
-    return {
-        "attempt-corrected": f"/attempts/{other.pk}/",
-        "correct": f"/attempts/{attempt.pk}/correct/",
-        "incidents": "/incidents/",
-        "incident": f"/incidents/{incident.pk}/",
-        "report": f"/incidents/{incident.pk}/report/",
-        "share": f"/attempts/{attempt.pk}/share/",
-        "shared": f"/s/{share_token(share)}/",
-        "notifications": "/notifications/",
-    }
+NAMES = {"verdict-correct": "correct", "incident-report": "report", "attempt-share": "share"}
+"""What pictures are called; others have the name of their route."""
+OF_A_FLEET = ("compare", "node", "nodes", "insights", "rules", "rule")
+"""Pages that say something only where many attempts failed."""
 
 
-def test_take_pictures(browser: Browser, live_server: Any, demo: User, triaged: Triaged, imported: Triaged) -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
+def test_take_pictures(browser: Browser, live_server: Any, boss: User, triaged: Triaged) -> None:
+    """Every page there is, found as the tests find them, with the ten samples and what two people did."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
     ids = {
-        path.name.partition(".")[0]: triaged(path.name.partition(".")[0]).pk
-        for path in sorted(SAMPLES.glob("*.tar.zst"))
+        path.name.partition(".")[0]: triaged(path.name.partition(".")[0]) for path in sorted(SAMPLES.glob("*.tar.zst"))
     }
-    canonical = ids[CANONICAL]
-    pages = {
-        "failures": "/",
-        "attempt": f"/attempts/{canonical}/",
-        "attempt-unattributed": f"/attempts/{ids['net-nccl-status12-no-cause']}/",
-        "attempt-hung": f"/attempts/{ids['sw-fr-rank-stuck-in-save']}/",
-        "evidence": f"/attempts/{canonical}/evidence/",
-        "upload": "/upload/",
-        **people_pages(ids, demo),
+    canonical, other = ids[CANONICAL], ids["net-lustre-client-evicted"]
+    maren = User.objects.create_user("maren", first_name="Maren", last_name="Vogt")
+    values = lived_in(canonical, boss, maren, line=125, corrected=other)
+    found = {
+        **{NAMES.get(name, name): address for name, address in pages(boss, values).items() if name not in OF_A_FLEET},
+        "attempt-unattributed": f"/attempts/{ids['net-nccl-status12-no-cause'].pk}/",
+        "attempt-hung": f"/attempts/{ids['sw-fr-rank-stuck-in-save'].pk}/",
+        "attempt-corrected": f"/attempts/{other.pk}/",
+        "attempt-metrics": f"/attempts/{ids['hw-thermal-throttle-degraded'].pk}/metrics/",
     }
-    _take(browser, live_server.url, pages, whole=("attempt",), back_to=f"/attempts/{canonical}/")
+    found.pop("login", None)
+    _take(browser, live_server.url, found, whole=("attempt",), back_to=f"/attempts/{canonical.pk}/")
 
 
 def test_take_pictures_of_a_fleet(browser: Browser, live_server: Any, demo: object, transactional_db: None) -> None:
     call_command("seed_fleet", attempts=6000, nodes=160, days=84, verbosity=0)
     worst = fleet().nodes[0]
     address = node_url(worst.name, worst.cluster)
-    pages = {
+    again = Attempt.objects.filter(number__gt=1, domain="hardware").latest("sort_at")
+    found = {
         "inbox": "/?q=ended:7d",
+        "compare": f"/attempts/{again.pk}/compare/",
         "node": address,
         "nodes": "/nodes/",
         "insights": "/insights/",
         "rules": "/rules/",
         "rule": "/rules/xid.149/",
     }
-    _take(browser, live_server.url, pages, whole=("node", "insights"))
+    assert set(OF_A_FLEET) < set(found)
+    _take(browser, live_server.url, found, whole=("node", "insights"))
 
 
-def _take(browser: Browser, site: str, pages: dict[str, str], *, whole: tuple[str, ...], back_to: str = "") -> None:
+def _take(browser: Browser, site: str, addresses: dict[str, str], *, whole: tuple[str, ...], back_to: str = "") -> None:
     """Every page in both sizes and themes; those in `whole` also from top to bottom; the sign-in that leads back."""
     for width, height in SIZES:
         for theme in ("light", "dark"):
@@ -104,7 +78,7 @@ def _take(browser: Browser, site: str, pages: dict[str, str], *, whole: tuple[st
                 page.goto(f"{site}/sign-in/?next={back_to}")
                 page.screenshot(path=FOLDER / f"sign-in-{theme}-{width}.png")
             sign_in(context, site)
-            for name, address in pages.items():
+            for name, address in addresses.items():
                 page.goto(site + address)
                 page.wait_for_load_state("networkidle")
                 page.screenshot(path=FOLDER / f"{name}-{theme}-{width}.png")

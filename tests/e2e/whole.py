@@ -84,19 +84,26 @@ def pages(user: User, values: Values, *about: str) -> dict[str, str]:
     return found
 
 
-def lived_in(attempt: Attempt, boss: User, other: User, *, said: str = "") -> Values:
-    """Two people do everything that can be done with an attempt; `said` is at the end of whatever they write. Returns
-    what the addresses of all routes take.
+def lived_in(
+    attempt: Attempt, boss: User, other: User, *, said: str = "", line: int = 1, corrected: Attempt | None = None
+) -> Values:
+    """Two people do everything that can be done with an attempt; `said` is at the end of whatever they write, `line` is
+    quoted, and `corrected` is the attempt that is corrected, else the same one. Returns what the addresses of all
+    routes take.
     """
     incident = attempt.membership.incident
     node = (attempt.blamed_nodes or attempt.nodes)[0]
-    stream = attempt.streams.filter(source="syslog").first() or attempt.streams.first()
+    stream = attempt.streams.filter(source="syslog", node=node).first() or attempt.streams.first()
     ref = next(iter(attempt.diagnosis.evidence))
-    quote = read_quote(f"{stream.name}:1", attempt.pk) if stream else None
+    quote = read_quote(f"{stream.name}:{line}", attempt.pk) if stream else None
+    judged = corrected or attempt
     correct(
-        attempt.pk, other, diagnosis_id=attempt.diagnosis_id or 0, seen=None, kind="wrong_cause",
+        judged.pk, other, diagnosis_id=judged.diagnosis_id or 0, seen=None, kind="wrong_cause",
         reason=f"The switch's log shows that its port went down first. {said}",
-        answer=Answer("network", "ethernet", f"Link to the storage network flapped {said}", [node], [ref]),
+        answer=Answer(
+            "network", "ethernet", f"Link to the storage network flapped {said}",
+            (judged.blamed_nodes or judged.nodes)[:1], list(judged.diagnosis.evidence)[:1],
+        ),
     )  # fmt: skip
     set_status(incident.pk, other, "investigating", seen=incident.status, note=f"Looking at the cable. {said}")
     assign(incident.pk, other, other.pk, seen=None)
@@ -114,12 +121,15 @@ def lived_in(attempt: Attempt, boss: User, other: User, *, said: str = "") -> Va
     add_note(attempt.cluster, node, other, f"Connector reseated. {said}")
     drain(attempt.cluster, node, other, f"Waits for a cable. {said}")
     view, _ = save_view(boss, f"Mine {said}", "domain:hardware", audience="all")
-    followed = follow(boss, "failures", "q=domain:hardware", note=f"wiki {said}")
+    followed = follow(boss, "failures", "q=domain:hardware", note=f"team wiki {said}")
     token, _ = create_token(boss, f"epilog {said}"[:80], ["read"])
     shares = [make_share(thing, boss, note=f"vendor {said}") for thing in (attempt, incident)]
-    channel = save_channel(f"hook {said}", "webhook", HOOK)
-    route = save_route(RouteFields(name=f"all {said}", channel_id=channel.pk, news=["opened"], query="domain:hardware"))
+    channel = save_channel(f"on-call hook {said}", "webhook", HOOK)
+    route = save_route(
+        RouteFields(name=f"hardware to on-call {said}", channel_id=channel.pk, news=["opened"], query="domain:hardware")
+    )
     save_cluster("gpu-west", {"time_zone": "America/Los_Angeles"}, boss, new=True)
+    save_source("gpu-west", "slurm", "slurm", "", boss)
     save_source("gpu-west", "promql", "promql", PROMQL, boss)
     return {
         "attempt": attempt.pk,
