@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,10 +21,29 @@ from django.urls import reverse
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
 from triage.models import Attempt
+from triage.services.channels import RouteFields, save_channel, save_route
+from triage.services.clusters import save_cluster
 from triage.services.comments import add_comment
+from triage.services.delivering import send_trial
+from triage.services.following import follow
+from triage.services.saved_views import save_view
+from triage.services.sharing import make_share
+from triage.services.sources import forget_configuration
+from triage.services.tokens import create_token
 from triage.services.verdicts import confirm
 
 BASELINE = Path(__file__).with_name("query_counts.json")
+
+
+@pytest.fixture(autouse=True)
+def no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No faultline.toml of anybody's."""
+    (tmp_path / "faultline.toml").touch()
+    monkeypatch.setenv("FAULTLINE_CONFIG", str(tmp_path / "faultline.toml"))
+    forget_configuration()
+    yield
+    monkeypatch.undo()
+    forget_configuration()
 
 
 def queries(client: Client, url: str, **headers: str) -> int:
@@ -61,7 +81,36 @@ def urls(attempt: Attempt) -> dict[str, tuple[str, dict[str, str]]]:
         "rule": (reverse("rule", args=["xid.149"]), {}),
         "cases": (reverse("cases"), {}),
         "correct": (reverse("verdict-correct", args=[attempt.pk]), {}),
+        "suggestions, xid": (reverse("failures-suggest") + "?q=xid:", htmx),
+        "attempt, share": (reverse("attempt-share", args=[attempt.pk]), {}),
+        "incident, share": (reverse("incident-share", args=[attempt.membership.incident_id]), {}),
+        "notifications": (reverse("notifications"), {}),
+        "following": (reverse("following"), {}),
+        "tokens": (reverse("tokens"), {}),
+        "channels": (reverse("channels"), {}),
+        "channels, log": (reverse("deliveries"), {}),
+        "clusters": (reverse("clusters"), {}),
+        "audit": (reverse("audit"), {}),
     }
+
+
+def keep_busy(attempt: Attempt, ada: User, number: int) -> None:
+    """What an administrator has: shares, mentions, tokens, channels with their routes and messages, clusters."""
+    ada.is_staff = True
+    ada.save()
+    other = User.objects.create_user("jun")
+    for index in range(number):
+        make_share(attempt, ada, note=f"share {index}")
+        make_share(attempt.membership.incident, ada, note=f"share {index}")
+        add_comment(attempt, other, f"@ada look, {index}")
+        save_view(ada, f"view {index}", f"user:user-{index}", audience="all")
+        follow(ada, "failures", f"q=user:user-{index}")
+        create_token(ada, f"token {index}", ["read"])
+        secret = "env:FAULTLINE_CHANNEL_SECRET"
+        channel = save_channel(f"hook {index}", "webhook", {"url": "https://hooks.example.org/in", "secret": secret})
+        save_route(RouteFields(name=f"route {index}", channel_id=channel.pk, news=["opened"]))
+        send_trial(channel, ada)
+        save_cluster(f"cluster-{index}", {}, ada, new=True)
 
 
 def many(make_attempt: MakeAttempt, number: int) -> Attempt:
@@ -77,6 +126,7 @@ def many(make_attempt: MakeAttempt, number: int) -> Attempt:
     for index in range(number):
         add_comment(attempt, ada, f"comment {index}")
         add_comment(attempt.membership.incident, ada, f"comment {index}")
+    keep_busy(attempt, ada, number)
     return attempt
 
 
