@@ -103,3 +103,28 @@ def test_the_first_tab_stop_skips_to_the_content_and_focus_is_seen(signed_page: 
     page.keyboard.press("Tab")
     width = page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
     assert width == "2px"
+
+
+def test_what_has_the_focus_is_never_beneath_the_header_that_stays(
+    signed_page: Page, live_server: Any, triaged: Triaged
+) -> None:
+    """WCAG 2.4.11, walking backwards through a long page."""
+    page = signed_page
+    page.goto(f"{live_server.url}/attempts/{triaged().pk}/")
+    page.locator("main a, main button").last.focus()
+    hidden = page.evaluate(
+        """() => {
+            const header = document.querySelector(".top"), wrong = []
+            const inside = [...document.querySelectorAll("main a, main button, main input, main select, main summary")]
+            for (const element of inside.reverse()) {
+                if (!element.getClientRects().length) continue
+                element.focus()
+                const place = element.getBoundingClientRect()
+                if (document.activeElement === element && place.bottom <= header.getBoundingClientRect().bottom)
+                    wrong.push(element.textContent.trim().slice(0, 40))
+            }
+            return wrong
+        }"""
+    )
+    assert hidden == []
+    assert page.evaluate("getComputedStyle(document.querySelector('.top')).position") == "sticky"
