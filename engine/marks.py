@@ -18,13 +18,13 @@ from engine.hits import Mark
 from engine.lines import Line, printable, whole
 from engine.rule import Matcher
 
-KEPT = (400, 24, 12, 6, 4, 3)
+KEPT = (320, 24, 12, 6, 4, 3)
 """Lines of progress kept of either end of a region: of a log of one region, of up to 3, 7, 15, 31, of more."""
 TAIL = 16 << 10
 """Bytes at the end of a region in which its last lines of progress are looked for first."""
 PIECE = 16 << 10
 MOST_MATCHES = 100_000
-ALIKE = 3
+ALIKE = 2
 """Patterns that may find progress in one line."""
 
 T = TypeVar("T")

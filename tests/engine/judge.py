@@ -99,7 +99,7 @@ class Judged:
     label: Label
     judgement: Judgement
     group: str = "case"
-    """case, variant or further."""
+    """case, variant, further or family."""
 
 
 def judge_all() -> Iterator[Judged]:
@@ -116,6 +116,21 @@ def judge_further() -> Iterator[Judged]:
         with open_bundle(FURTHER / f"{name}.tar.zst") as bundle:
             found = judge(label, diagnose(bundle.attempt, bundle.streams, ruleset()))
         yield Judged(name, label, found, "further")
+
+
+def judge_families() -> Iterator[Judged]:
+    """An attempt of each family of rules, changed in seven ways."""
+    from tests.engine.families import base, changes, chosen  # it judges by this module's own names
+
+    for family in sorted(chosen()):
+        for change in changes(family):
+            if change.name not in base(family).exempt:
+                found = change.evidence().diagnosed()
+                said = change.complaints(found)
+                wrong = FALSE_BLAME if found.root_cause is not None else MISSED
+                verdict = Judgement(wrong if said else RIGHT, tuple(said))
+                kind = "a source is missing" if change.name.startswith("without ") else change.name
+                yield Judged(f"{family}: {change.name}", {"change": kind}, verdict, "family")
 
 
 _HEX, _NUMBER, _SPACE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b"), re.compile(r"\d+"), re.compile(r"\s+")
@@ -147,8 +162,8 @@ def table(judged: Iterable[Judged], key: str) -> list[str]:
 
 def report(judged: list[Judged]) -> str:
     """The whole account in Markdown."""
-    cases, further, variants = (
-        [one for one in judged if one.group == group] for group in ("case", "further", "variant")
+    cases, further, variants, families = (
+        [one for one in judged if one.group == group] for group in ("case", "further", "variant", "family")
     )
     seen = yaml.safe_load((FURTHER / "first-sight.yaml").read_text())
     templates = len(line_templates(case(name) for name in labels()))
@@ -180,6 +195,13 @@ def report(judged: list[Judged]) -> str:
         "missing or a clock that is wrong; by the domain that is right after the change.",
         "",
         *table(variants, "domain"),
+        "",
+        "## An attempt of each family of rules, changed in seven ways",
+        "",
+        "Of every family that can decide one attempt that it decides. After a change that takes the cause away nobody may",
+        "be blamed for it; after one that doesn't, the verdict must stay.",
+        "",
+        *table(families, "change"),
     ]
     wrong = [one for one in judged if one.judgement.verdict != RIGHT]
     if wrong:
@@ -192,7 +214,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.engine.judge", description=__doc__)
     parser.add_argument("--markdown", action="store_true", help="print docs/accuracy.md instead of one line a case")
     args = parser.parse_args(arguments)
-    judged = [*judge_all(), *judge_further()]
+    judged = [*judge_all(), *judge_further(), *judge_families()]
     if args.markdown:
         print(report(judged), end="")
         return 0
