@@ -62,17 +62,21 @@ def _used(series: Series, since: float, end: float) -> list[float]:
 
 def _idle_since(series: Series, window: Window) -> float | None:
     """From when on a GPU that had worked did nothing until the end of the attempt; None where it did something."""
-    full, since, worked = FULL[series.name], None, list[float]()
+    full = FULL[series.name]
+    if series.values and window.end is not None and series.times[-1] <= window.end and series.values[-1] > IDLES * full:
+        return None  # nearly all of them
+    inside = [
+        (at, value / full)
+        for at, value in zip(series.times, series.values, strict=True)
+        if not window.before(at) and (window.end is None or at <= window.end)
+    ]
     still = 0
-    for at, value in zip(series.times, series.values, strict=True):
-        if window.before(at) or (window.end is not None and at > window.end):
-            continue
-        if value / full > IDLES:
-            worked.append(value / full)
-            since, still = None, 0
-        else:
-            since, still = at if since is None else since, still + 1
-    return since if still >= LEAST_SAMPLES and worked and median(worked) >= WORKED else None
+    while still < len(inside) and inside[-1 - still][1] <= IDLES:
+        still += 1
+    worked = [value for _, value in inside[: len(inside) - still] if value > IDLES]
+    if still < LEAST_SAMPLES or not worked or median(worked) < WORKED:
+        return None
+    return inside[-still][0]
 
 
 def _fact(series: Series, node: str, spinning: int, at: float) -> Fact:

@@ -198,8 +198,8 @@ def report(judged: list[Judged]) -> str:
         "",
         "## An attempt of each family of rules, changed in seven ways",
         "",
-        "Of every family that can decide one attempt that it decides. After a change that takes the cause away nobody may",
-        "be blamed for it; after one that doesn't, the verdict must stay.",
+        "Of every family that can decide one attempt that it decides. After a change that takes the cause away nobody",
+        "may be blamed for it; after one that doesn't, the verdict must stay.",
         "",
         *table(families, "change"),
     ]
