@@ -265,7 +265,8 @@ def place_daemons(placed: list[Placed]) -> None:
     if node is None:
         return
     for one in placed:
-        if one.node is None and one.rank is None and one.rule.on_one_node and _DAEMON.match(one.hit.text):
+        of_a_node = one.rule.on_one_node is not None and one.rule.blames == "node"
+        if one.node is None and one.rank is None and of_a_node and _DAEMON.match(one.hit.text):
             one.node = node
 
 
