@@ -192,10 +192,14 @@ def removed(evidence: Evidence, family: str) -> Evidence:
         return evidence.without_files("flight_recorder/*")
     changed = _rewritten(evidence, family, lambda line, cause: [] if cause else [line])
     changed = _series(changed, lambda result: None if result["metric"].get("__name__") in names else result)
-    for name in [name for name in changed.files if name.startswith("scheduler/") and is_structured(name)]:
-        del changed.files[name]
     changed.document["attempt"] |= {"state": "FAILED", "reason": None}
-    return changed
+    return _without_records(changed)
+
+
+def _without_records(evidence: Evidence) -> Evidence:
+    """Without what a scheduler says of the job in records, which may tell of the cause as well."""
+    records = {name for name in evidence.files if name.startswith("scheduler/") and is_structured(name)}
+    return Evidence(evidence.document, {name: c for name, c in evidence.files.items() if name not in records})
 
 
 def worked_on(evidence: Evidence, family: str) -> Evidence:
@@ -234,7 +238,7 @@ def before_the_start(evidence: Evidence, family: str) -> Evidence | None:
 
     if not total and not any(n.encode() in c for n in names for c in evidence.files.values()):
         return None
-    return _series(changed, earlier)
+    return _series(_without_records(changed), earlier)
 
 
 def repeated(evidence: Evidence, family: str) -> Evidence:
