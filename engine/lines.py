@@ -105,8 +105,9 @@ _TRACE_KEYS = ("exc_info", "exception", "stack_trace", "stacktrace", "traceback"
 
 ZONE_GRID = 1800.0
 """Seconds of which every zone is a multiple: two clocks' difference says no more than what is left of it by these."""
-SHIPPED_LATE = 60.0
-"""Seconds from which on a line was held back before it was shipped."""
+FARTHEST_ZONE = 14.5 * 3600.0
+SHIPPED_LATE, SHIPPED_LATEST = 60.0, ZONE_GRID / 2 - 60.0
+"""Seconds between which a line was held back before it was shipped. Few zones are a quarter of an hour off the grid."""
 _FOLDED = re.compile(r'Traceback \(most recent call last\):(\s?[^\s\w"]\S{0,5}\s?)  File "')
 """A traceback written as one line, with what stands for its line breaks: ``\\n``, ``#012``, `` | ``."""
 _RAISED = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:: |(?:Error|Exception|Interrupt|Exit|Iteration)\s*$)")
@@ -151,8 +152,9 @@ class Line(msgspec.Struct):
     def _when_said(self, shipped: Stamp) -> Stamp:
         """A program's own full stamp inside a collector's tells how long the line was held back, whatever its zone."""
         own = next((stamp for stamp in self.stamps if stamp.kind == "full" and stamp.offset is None), None)
-        late = (shipped.naive - (shipped.offset or 0) - own.naive) % ZONE_GRID if own is not None else 0.0
-        return shipped._replace(naive=shipped.naive - late) if SHIPPED_LATE <= late <= ZONE_GRID / 2 else shipped
+        apart = shipped.naive - (shipped.offset or 0) - own.naive if own is not None else 0.0
+        late = apart % ZONE_GRID if abs(apart) < FARTHEST_ZONE else 0.0  # else it is the date of something else
+        return shipped._replace(naive=shipped.naive - late) if SHIPPED_LATE <= late < SHIPPED_LATEST else shipped
 
     @property
     def text(self) -> str:

@@ -311,11 +311,19 @@ def test_a_line_that_only_speaks_of_a_traceback_stays_whole() -> None:
 
 @pytest.mark.parametrize(
     ("own", "held_s"),
-    [("16:39:02", 690), ("08:39:02", 690), ("22:09:02", 690), ("16:50:31", 0), ("16:50:33", 0)],
-    ids=["in UTC", "eight hours west", "five and a half hours east", "at once", "a second ahead"],
+    [
+        ("2026-11-08 16:39:02", 690),
+        ("2026-11-08 08:39:02", 690),
+        ("2026-11-08 22:09:02", 690),
+        ("2026-11-08 16:50:31", 0),
+        ("2026-11-08 16:50:33", 0),
+        ("2026-11-08 22:35:32", 0),
+        ("2026-10-01 00:00:00", 0),
+    ],
+    ids=["UTC", "8 h west", "5:30 h east", "at once", "a second ahead", "5:45 h east", "a date that is spoken of"],
 )
 def test_a_line_that_lay_in_a_buffer_has_the_time_at_which_it_was_said(own: str, held_s: int) -> None:
-    record = {"ts": "2026-11-08T16:50:32Z", "msg": f"[2026-11-08 {own}] rank 29 get_batch failed"}
+    record = {"ts": "2026-11-08T16:50:32Z", "msg": f"[{own}] rank 29 get_batch failed"}
     shipped = clean(json.dumps({"ts": "2026-11-08T16:50:32Z", "msg": "x"}).encode()).stamp
     said = clean(json.dumps(record).encode()).stamp
     assert shipped is not None and said is not None
