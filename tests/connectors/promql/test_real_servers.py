@@ -14,6 +14,7 @@ from engine.diagnose import diagnose
 from engine.model import Attempt, Source, Stream, Workload
 from engine.ruleset import load_ruleset
 from tests.connectors.promql.conftest import END, HOT, NODES, START, WEEK
+from tests.connectors.test_docs_of_connectors import first_of
 from tests.peers.metrics import Server
 
 HOUR = Attempt(
@@ -29,7 +30,7 @@ def collect(
     server: Server, attempt: Attempt, limits: Limits | None = None, **config: Any
 ) -> tuple[dict[str, Any], CollectionReport]:
     """The documents by stream name, and the report."""
-    connector = PromConnector.from_config({"url": server.url, **config})
+    connector = PromConnector.from_config({**config, "url": server.url})
     found: dict[str, Any] = {}
     with connector.collect(CollectRequest(attempt=attempt, ref="", limits=limits or Limits())) as collected:
         for stream in collected.streams():
@@ -141,3 +142,13 @@ def test_node_sets_are_asked_for_in_batches(server: Server, nodes_per_query: int
 def test_check_says_that_it_works(server: Server) -> None:
     report = PromConnector.from_config({"url": server.url}).check()
     assert report.status in ("ok", "empty") and report.duration_s < 10
+
+
+def test_the_queries_of_the_documents_configuration_are_understood(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_TOKEN", "sesame")
+    found, report = collect(server, HOUR, **first_of("promql"))
+    assert (found, report.status) == ({}, "empty"), "its selector names another cluster"
+    assert "check matchers (how exporters name a node), selector" in report.note
+    assert "ipmi-power: ipmi_power_watts{instance=~" in report.query
