@@ -32,6 +32,7 @@ _CARRIED_BY = {
     "edac": {"kernel", "memory"},
     "cublas": {"cuda"},
     "hip": {"cuda", "amd"},
+    "composer": {"launcher"},
     "torchrun": {"torchrun", "pytorch"},
     "gloo": {"gloo", "pytorch"},
     "numerical": {"numerical", "python", "pytorch"},
