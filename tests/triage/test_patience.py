@@ -19,7 +19,7 @@ def test_what_work_gives_or_raises_is_had() -> None:
 
 
 def test_work_that_gives_signs_of_life_may_take_longer() -> None:
-    stream = Stream(name="a", source=Source.APPLOG, open=lambda: io.BytesIO(b"x" * 10), size=10)
+    stream = Stream(name="a", source=Source.APPLOG, open=lambda: io.BytesIO(b"x" * 40), size=40)
 
     def read(watch: Watch) -> bytes:
         content = b""
@@ -29,7 +29,7 @@ def test_work_that_gives_signs_of_life_may_take_longer() -> None:
                 time.sleep(0.1)
         return content
 
-    assert patiently(read, 0.5) == b"x" * 10
+    assert patiently(read, 3) == b"x" * 40
 
 
 def test_work_that_hangs_is_left_and_learns_of_it() -> None:
@@ -44,6 +44,6 @@ def test_work_that_hangs_is_left_and_learns_of_it() -> None:
     began = time.monotonic()
     with pytest.raises(Hangs, match=r"no answer for 0 s while a\.log was read: its file system"):
         patiently(hang, 0.3)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
     free.set()
     assert learned.wait(5)
