@@ -44,6 +44,12 @@ check: $(INSTALLED) ## format, lint, types, import directions, Django's checks, 
 bench: $(INSTALLED) ## measure speed and memory: of the engine, of collecting, of 2,000 attempts at once
 	@$(BIN)/pytest tests -m bench -s $(ARGS)
 
+.PHONY: chaos
+chaos: $(INSTALLED) ## kill every process at random while attempts arrive, and count (ROUNDS, SEED, ATTEMPTS, ONLY="fault")
+	@nice $(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),15) --json docs/reliability.json \
+		$(if $(SEED),--seed $(SEED)) $(if $(ATTEMPTS),--attempts $(ATTEMPTS)) $(if $(ONLY),--only "$(ONLY)")
+	@$(BIN)/python -m tests.chaos.report docs/reliability.json
+
 .PHONY: screenshots
 screenshots: $(INSTALLED) ## take pictures of every page into docs/screenshots (needs Chromium)
 	@$(BIN)/pytest -q tests/e2e/screenshots.py
