@@ -7,8 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-import hostlist
-
+from engine import hostlist
 from engine.facts import Fact
 from engine.lines import Line, whole
 from engine.model import Attempt, Stream

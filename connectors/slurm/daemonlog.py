@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 from zoneinfo import ZoneInfo
 
-import hostlist
+from engine import hostlist
 
 _STAMP = re.compile(
     rb"\[?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:?\d\d)?\]?[ \]]"

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-import hostlist
 import msgspec
+
+from engine import hostlist
 
 DELIMITER = "\x1f"
 FIELDS = (

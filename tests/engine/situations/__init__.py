@@ -24,9 +24,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import hostlist
 import yaml
 
+from engine import hostlist
 from engine.model import Diagnosis
 from tests.engine.evidence import Evidence
 from tests.engine.judge import named_nodes
