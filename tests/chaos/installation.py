@@ -64,8 +64,8 @@ class Installation:
             "FAULTLINE_WATCH": str(self.watched),
             "FAULTLINE_CONFIG": str(self.root / "faultline.toml"),
             "FAULTLINE_LEASE_SECONDS": "4",
-            "FAULTLINE_SWEEP_SECONDS": "1",
-            "FAULTLINE_DISCOVER_SECONDS": "1",
+            "FAULTLINE_SWEEP_SECONDS": "2",
+            "FAULTLINE_DISCOVER_SECONDS": "3",
             "FAULTLINE_API_RATE": "0",
             "SECRET_KEY": "only-for-an-installation-that-lives-for-minutes-in-a-temporary-folder",
             "C_FORCE_ROOT": "1",
@@ -130,7 +130,7 @@ class Installation:
             self.run(name)
         self.wait_until_ready()
 
-    def wait_until_ready(self, seconds: float = 120) -> None:
+    def wait_until_ready(self, seconds: float = 300) -> None:
         wait_for(self._ready, seconds, lambda: f"not ready: {self.tails()}")
 
     def _ready(self) -> bool:
