@@ -31,7 +31,7 @@ peers: ## install the real servers that tests run against (Debian, as root); wit
 	@tests/peers/install
 
 .PHONY: check
-check: $(INSTALLED) ## format, lint, types, import directions, Django's checks, rules
+check: $(INSTALLED) ## format, lint, types, import directions, Django's checks, rules, safety, licences
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -39,6 +39,9 @@ check: $(INSTALLED) ## format, lint, types, import directions, Django's checks, 
 	$(BIN)/python manage.py check
 	$(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 	$(BIN)/python -m engine rules check
+	$(BIN)/bandit -q -c pyproject.toml -r engine connectors triage
+	$(BIN)/python requirements/licences --check
+	@requirements/audit
 
 .PHONY: bench
 bench: $(INSTALLED) ## measure speed and memory: of the engine, of collecting, of 2,000 attempts at once
@@ -63,6 +66,14 @@ format: $(INSTALLED) ## write the code in the house style
 lock: $(INSTALLED) ## renew the locked requirements from the .in files (UPGRADE=1: to the newest versions)
 	$(LOCK) $(if $(UPGRADE),--upgrade) requirements/all.in -o requirements/all.txt
 	$(LOCK) -c requirements/all.txt requirements/base.in -o requirements/base.txt
+
+.PHONY: licences
+licences: $(INSTALLED) ## write docs/licences.md from what is installed
+	$(BIN)/python requirements/licences
+
+.PHONY: sbom
+sbom: $(INSTALLED) ## write sbom.json (CycloneDX): every package that production installs, with its hash
+	$(BIN)/cyclonedx-py requirements requirements/base.txt --output-reproducible --of JSON -o sbom.json
 
 .PHONY: clean
 clean: ## remove .venv, caches and the demo's data

@@ -88,7 +88,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             context = ssl.create_default_context(cafile=file)
             file = self.client_cert
             if self.client_cert and self.client_key:
-                context.load_cert_chain(self.client_cert, self.client_key, password="")
+                context.load_cert_chain(self.client_cert, self.client_key, password="")  # nosec B106: no prompt
         except (OSError, ssl.SSLError, ValueError) as error:
             why = getattr(error, "strerror", None) or getattr(error, "reason", None) or "not a certificate"
             raise ConnectorError(f"{self.what}: {file} (or its key) can not be used: {why}") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
+import pickle  # nosec B403: a class of our own that finds no globals
 import re
 from typing import Any
 

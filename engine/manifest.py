@@ -52,7 +52,7 @@ def _mapping_of(content: bytes) -> dict[Any, Any]:
     if len(content) > MAX_MANIFEST:
         raise BundleError(f"attempt.yaml: is larger than {MAX_MANIFEST} bytes")
     try:
-        document = yaml.load(content, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+        document = yaml.load(content, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))  # nosec B506: only strings
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise BundleError(f"attempt.yaml: not valid YAML: {one_line(error)}") from None
     if not isinstance(document, dict):

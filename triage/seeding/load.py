@@ -398,14 +398,14 @@ class Loader:
         ids = self.ids.setdefault(model, [])
         if not ids:
             sequence = f"pg_get_serial_sequence('{model._meta.db_table}', 'id')"
-            self.cursor.execute(f"SELECT nextval({sequence}) FROM generate_series(1, %s) ORDER BY 1 DESC", [BATCH])
+            self.cursor.execute(f"SELECT nextval({sequence}) FROM generate_series(1, %s) ORDER BY 1 DESC", [BATCH])  # nosec B608
             ids += [row[0] for row in self.cursor.fetchall()]
         return ids.pop()
 
     def _point(self, column: str, pairs: list[tuple[int, int]]) -> None:
         if pairs:
             self.cursor.execute(
-                f"UPDATE triage_attempt SET {column} = pair.target"
+                f"UPDATE triage_attempt SET {column} = pair.target"  # nosec B608: a name from this file
                 " FROM unnest(%s::bigint[], %s::bigint[]) AS pair (attempt, target) WHERE id = pair.attempt",
                 [list(side) for side in zip(*pairs, strict=True)],
             )

@@ -117,7 +117,7 @@ def _columns(model: type[models.Model]) -> str:
 
 
 def _copy_out(model: type[models.Model], file: Path) -> int:
-    query = f"COPY (SELECT {_columns(model)} FROM {connection.ops.quote_name(model._meta.db_table)}) TO STDOUT"
+    query = f"COPY (SELECT {_columns(model)} FROM {connection.ops.quote_name(model._meta.db_table)}) TO STDOUT"  # nosec B608
     with connection.cursor() as cursor, file.open("wb") as raw, zstandard.ZstdCompressor().stream_writer(raw) as out:
         with cursor.copy(query) as copy:
             for block in copy:

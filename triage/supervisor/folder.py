@@ -100,7 +100,7 @@ class Folder:
     @property
     def outside(self) -> Path:
         """Where things go that another uid must reach when the folder lies under a closed one, such as /root."""
-        return Path("/var/tmp") / f"faultline-{hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]}"
+        return Path("/var/tmp") / f"faultline-{hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]}"  # nosec B108
 
     def make_outside(self) -> Path:
         """Make that place. Raises DemoError when somebody else has put something there."""
