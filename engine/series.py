@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
@@ -275,19 +275,21 @@ def _last(series: Series, flags: list[bool]) -> float:
 
 def _above(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
     flags = [value > spec.threshold for value in series.values]
-    index = _lasting(flags, spec.min_samples)
-    if index is None:
-        return None
-    said = f"rises above {spec.threshold:g} (up to {max(series.values[index:]):g})"
-    return Seen(series.times[index], said, _last(series, flags))
+    return _crossed(spec, series, flags, "rises above {:g} (up to {:g})", max)
 
 
 def _below(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
     flags = [value < spec.threshold for value in series.values]
+    return _crossed(spec, series, flags, "falls below {:g} (down to {:g})", min)
+
+
+def _crossed(
+    spec: MetricSpec, series: Series, flags: list[bool], words: str, furthest: Callable[[Iterable[float]], float]
+) -> Seen | None:
     index = _lasting(flags, spec.min_samples)
     if index is None:
         return None
-    said = f"falls below {spec.threshold:g} (down to {min(series.values[index:]):g})"
+    said = words.format(spec.threshold, furthest(series.values[index:]))
     return Seen(series.times[index], said, _last(series, flags))
 
 
