@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from connectors.http import Deadline, HttpClient
+from connectors.promql.parser import Answer, Result, number_of, read_answer
 from connectors.refusals import HttpError, Kind, not_json, server_words
 
 MAX_ANSWER_BYTES = 32 * 1024**2
@@ -20,35 +21,6 @@ _TOO_MUCH = re.compile(
     r"|exceeds? .*limit|exceeded .*limit|-search\.max|limit .*exceed|deadline exceeded",
     re.IGNORECASE,
 )
-
-
-class Result(msgspec.Struct):
-    """One series; its samples stay as they came: `[[<time>,"<value>"],...]`, or one pair."""
-
-    metric: dict[str, str] = {}
-    values: msgspec.Raw = msgspec.Raw(b"")
-    value: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _Data(msgspec.Struct):
-    resultType: str
-    result: list[Result]
-
-
-class Answer(msgspec.Struct):
-    """The answer of query and query_range."""
-
-    status: str
-    data: _Data | None = None
-    warnings: list[str] | None = None
-    infos: list[str] | None = None
-    isPartial: bool = False
-    """VictoriaMetrics' word for an answer without some of its storage nodes."""
-
-
-class _Scalar(msgspec.Struct):
-    resultType: str
-    result: msgspec.Raw
 
 
 class TooMuch(Exception):
@@ -81,8 +53,7 @@ class PromClient:
     def count(self, query: str, at: float) -> int:
         """How many series a selector finds at a moment."""
         for result in self.query(f"count({query})", at):
-            pair = msgspec.json.decode(result.value)
-            return int(float(pair[1]))
+            return number_of(result)
         return 0
 
     def _ask(self, path: str, params: Sequence[tuple[str, str]], kind: str) -> list[Result]:
@@ -96,7 +67,7 @@ class PromClient:
                 raise TooMuch(error) from None
             raise
         try:
-            answer = msgspec.json.decode(body, type=Answer)
+            answer = read_answer(body)
         except (msgspec.DecodeError, RecursionError):
             raise not_json(self._http.endpoint.what, self._http.endpoint.url, body) from None
         if answer.status != "success" or answer.data is None:

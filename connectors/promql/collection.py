@@ -12,9 +12,10 @@ import msgspec
 
 from connectors.base import CollectionReport, CollectRequest, ConnectorError
 from connectors.placeholders import MissingValue, batches, values_of
-from connectors.promql.client import PromClient, Result, TooMuch
+from connectors.promql.client import PromClient, TooMuch
 from connectors.promql.config import PromConfig
 from connectors.promql.pack import PackQuery
+from connectors.promql.parser import Result, Samples, samples_of
 from connectors.promql.steps import chunks, plan
 from connectors.refusals import HttpError, Kind
 from connectors.spool import Spool, Spooled
@@ -215,23 +216,18 @@ class PromCollection:
 
     def _keep(self, query: PackQuery, results: Sequence[Result]) -> None:
         for result in results:
-            content = bytes(result.values) or bytes(result.value)
-            if result.value and not result.values:
-                content = b"[" + content + b"]"
-            inner = content.strip()[1:-1]
-            if not inner:
-                continue  # a native histogram
+            samples = samples_of(result)
+            if samples is None:
+                continue
             key = (query.name, tuple(sorted(result.metric.items())))
             known = self._spool.has(key)
-            count = inner.count(b"[")
-            self._spool.add(key, b"," + inner if known else inner, lines=count)
-            self._samples += count
-            self._note_times(inner)
+            self._spool.add(key, b"," + samples.inner if known else samples.inner, lines=samples.count)
+            self._samples += samples.count
+            self._note_times(samples)
 
-    def _note_times(self, inner: bytes) -> None:
-        first, last = (float(part[1 : part.index(b",")]) for part in (inner, inner[inner.rindex(b"[") :]))
-        self._first = first if self._first is None else min(self._first, first)
-        self._last = last if self._last is None else max(self._last, last)
+    def _note_times(self, samples: Samples) -> None:
+        self._first = samples.first if self._first is None else min(self._first, samples.first)
+        self._last = samples.last if self._last is None else max(self._last, samples.last)
 
     def _as_stream(self, query: PackQuery) -> Iterator[Stream]:
         """The query's series as one document, which is put together when it is read."""
