@@ -15,6 +15,10 @@ from engine.patterns import literal, sre, sre_parse
 
 SHORTEST, LONGEST = 4, 8
 """Characters of a trigger. The scanner takes longer steps the longer its shortest literal is."""
+SHORT = 0.5
+"""What each character costs that a trigger is shorter than the longest: it is less rare in lines that nobody thought
+of, and makes the scanner slower.
+"""
 MOST_ORDINARY = 0.005
 """Share of the ordinary lines that may hold a trigger."""
 MOST_WORDS = 64
@@ -100,7 +104,11 @@ def _cheapest(
         if any((part, any_case) in chosen for part in parts):
             continue
         costs = {(part, any_case): common.cost((part, any_case)) for part in parts}
-        rare = {part: paid + 1 / popular[part] for part, paid in costs.items() if paid is not None}
+        rare = {
+            part: paid + 1 / popular[part] + SHORT * (LONGEST - len(part[0]))
+            for part, paid in costs.items()
+            if paid is not None
+        }
         if not rare:
             return None
         best = min(rare, key=lambda part: (rare[part], -len(part[0]), part))
@@ -124,8 +132,10 @@ def _choices(items: list[Any]) -> list[list[str]]:
         if words is not None and len(run) * len(words) <= MOST_WORDS:
             run = [head + tail for head in run for tail in words]
             continue
-        found.append(run)
-        run = words if words is not None else [""]
+        # What is repeated ends one run and begins the next.
+        once = _once(op, argument)
+        found.append([head + tail for head in run for tail in once] if len(run) * len(once) <= MOST_WORDS else run)
+        run = words if words is not None else once
         if op is sre.SUBPATTERN:
             found += _choices(list(argument[3]))
         elif op is sre.BRANCH:
@@ -136,6 +146,13 @@ def _choices(items: list[Any]) -> list[list[str]]:
             found += _choices(list(argument[2]))
     found.append(run)
     return [sorted(set(words)) for words in found if len(words) <= MOST_WORDS and min(map(len, words)) >= SHORTEST]
+
+
+def _once(op: Any, argument: Any) -> list[str]:
+    """What one of the repetitions of an item can match, when that is little and there is at least one."""
+    if op in (sre.MAX_REPEAT, sre.MIN_REPEAT) and argument[0] > 0:
+        return _sequence(list(argument[2])) or [""]
+    return [""]
 
 
 def _strength(words: list[str]) -> tuple[int, int]:

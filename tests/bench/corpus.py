@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -22,6 +23,10 @@ FAILED_NODE = "node-18"
 START = datetime(2026, 11, 3, 2, tzinfo=UTC)
 WENT_WELL = timedelta(hours=5)
 _DIGITS = b"0123456789"
+_TIME = re.compile(
+    rb"20\d\d[-/.]\d\d[-/.]\d\d|\b\d\d[-/]\d\d(?= \d\d:)|(?<=[IWEF])\d{4} |[A-Z][a-z]{2} [ \d]\d (?=\d\d:)"
+    rb"|\d\d:\d\d:\d\d|\b1\d{9}\b"
+)
 _FAILURES = (Role.CAUSE, Role.EITHER, Role.SYMPTOM, Role.TEARDOWN)
 
 
@@ -47,14 +52,18 @@ def _tells_of_failure(found: set[int]) -> bool:
 
 
 def many_trainers(path: Path, megabytes: int) -> None:
-    """One log of many trainers' ordinary lines, their digits changed each time."""
-    chance, parts, written = random.Random(1), list(_ordinary_parts()), 0
+    """One log of many trainers' ordinary lines, all digits but those of dates and times changed each time."""
+    chance, written = random.Random(1), 0
+    parts = [(part, [found.span() for found in _TIME.finditer(part)]) for part in _ordinary_parts()]
     with path.open("wb") as out:
         while written < megabytes * 1_000_000:
             chance.shuffle(parts)
-            for part in parts:
+            for part, times in parts:
                 others = bytes(chance.sample(_DIGITS, len(_DIGITS)))
-                written += out.write(part.translate(bytes.maketrans(_DIGITS, others)))
+                changed = bytearray(part.translate(bytes.maketrans(_DIGITS, others)))
+                for begin, end in times:
+                    changed[begin:end] = part[begin:end]
+                written += out.write(changed)
 
 
 def one_trainer(path: Path, megabytes: int) -> None:
