@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 
 from engine import parts
@@ -12,7 +12,14 @@ from engine.database import Bytes, Database
 from engine.lines import strip_ansi
 
 SLICE = 64 << 10
-"""Bytes that are looked through for triggers at once; only slices with one are scanned with all patterns."""
+"""Bytes that are looked through for triggers at once; only lines with one are scanned with all patterns."""
+MOST_TOLD = 32
+"""Triggers in a slice from which on it is scanned as a whole."""
+SHORT_GAP = 200
+"""Bytes between two lines with triggers up to which they are scanned together."""
+
+Span = tuple[int, int]
+"""Where some lines begin and end in the bytes of a slice."""
 
 
 class Slice:
@@ -22,34 +29,64 @@ class Slice:
         self._data, self._start, self._end = data, start, end
         self._cleaned = cleaned
         self.text: Bytes = memoryview(data)[start:end] if cleaned is None else cleaned
+        self._lines = (data, start, end) if cleaned is None else (cleaned, 0, len(cleaned))
+        """Bytes and which of them are the text."""
 
     @classmethod
     def joined(cls, data: bytes, start: int, end: int) -> Slice:
         """With the parts of lines put together."""
         return cls(data, start, end, _flat(parts.join(_plain(data[start:end]))))
 
-    def matches(self, database: Database) -> Iterator[tuple[int, int, int]]:
+    def lines_with(self, triggers: Database) -> list[Span]:
+        """The parts of the text whose lines hold a match; all of it where many do."""
+        ends: set[int] = set()
+
+        def on_match(_number: int, _from: int, end: int, *_: object) -> bool:
+            ends.add(end)
+            return len(ends) > MOST_TOLD
+
+        triggers.scan(self.text, on_match)
+        if not ends:
+            return []
+        lines, first, last = self._lines
+        if len(ends) > MOST_TOLD:
+            return [(first, last)]
+        spans: list[Span] = []
+        for end in sorted(ends):
+            end += first
+            if spans and end <= spans[-1][1]:
+                continue
+            begin = max(lines.rfind(b"\n", first, end - 1) + 1, first)
+            stop = lines.find(b"\n", end, last)
+            if spans and begin - spans[-1][1] < SHORT_GAP:
+                begin = spans.pop()[0]
+            spans.append((begin, stop if stop >= 0 else last))
+        return spans
+
+    def matches(self, database: Database, spans: Sequence[Span] | None = None) -> Iterator[tuple[int, int, int]]:
         """Where in the block a line begins, the number of a pattern that matches in it, and where in the line the last
-        match ends.
+        match ends. `spans`: the lines that are looked through, as `lines_with` tells them.
         """
-        lines, shift = (self._data, self._start) if self._cleaned is None else (self._cleaned, 0)
-        first, last = shift, shift + len(self.text)
+        lines, first, last = self._lines
         found: dict[tuple[int, int], int] = {}
-        spans: dict[int, tuple[int, int]] = {}
+        lines_of: dict[int, Span] = {}
         """Number of a pattern -> the line that it matched last."""
+        shift = first
 
         def on_match(number: int, _from: int, end: int, *_: object) -> None:
             end += shift
-            begin, stop = spans.get(number, (end, end))
+            begin, stop = lines_of.get(number, (end, end))
             if not begin < end <= stop:
                 begin = max(lines.rfind(b"\n", first, end - 1) + 1, first)
                 stop = lines.find(b"\n", end, last)
-                spans[number] = begin, stop if stop >= 0 else last
+                lines_of[number] = begin, stop if stop >= 0 else last
             found[begin, number] = end - begin
 
-        database.scan(self.text, on_match)
+        whole = memoryview(lines)
+        for shift, until in [(first, last)] if spans is None else spans:
+            database.scan(whole[shift:until], on_match)
         for (begin, number), end in found.items():
-            yield self.place(begin - shift), number, end
+            yield self.place(begin - first), number, end
 
     def first_matches(self, database: Database, limit: int) -> set[tuple[int, int, int]]:
         """Where in the block a line begins, where a match in it ends, the pattern's number; up to a number of them."""
@@ -60,9 +97,9 @@ class Slice:
             return len(ends) >= limit
 
         database.scan(self.text, on_match)
-        lines, shift = (self._data, self._start) if self._cleaned is None else (self._cleaned, 0)
+        lines, first, _ = self._lines
         return {
-            (self.place(max(lines.rfind(b"\n", shift, shift + end - 1) + 1, shift) - shift), self._start + end, number)
+            (self.place(max(lines.rfind(b"\n", first, first + end - 1) + 1, first) - first), self._start + end, number)
             for end, number in ends
         }
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from engine.blocks import Block, blocks, line_end, starts_of
+from engine.blocks import Block, blocks, line_end, line_ends, starts_of
 from engine.cleaning import Slice
 from engine.database import Database
 from engine.lines import Line, clean
@@ -65,7 +65,7 @@ def _said(ranks: Collection[int], stream: Stream) -> dict[int, Words]:
                 for start in sorted(starts.get(rank, ()), reverse=True):
                     line = block.data[start : line_end(block, start)]
                     if own[rank].match(line) and not _OTHERS_WORDS.search(line):
-                        number = block.line + block.data.count(b"\n", block.start, start)
+                        number = block.line + line_ends(block.data, block.start, start)
                         found[rank] = Words(stream, block.base + start, number, clean(line))
                         break
             if len(found) == len(own):
@@ -97,7 +97,7 @@ def _tail(stream: Stream) -> list[Block]:
     if kept and kept[0].base + kept[0].start < low:
         first = kept[0]
         cut = first.data.find(b"\n", low - first.base - 1, first.end) + 1 or first.end
-        lines = first.data.count(b"\n", first.start, cut)
+        lines = line_ends(first.data, first.start, cut)
         kept[0] = msgspec.structs.replace(first, start=cut, line=first.line + lines)
     return list(reversed(kept))
 

@@ -10,12 +10,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from engine.blocks import Around, Block, Region, around, line_at
+from engine.blocks import Around, Block, Region, around, line_at, line_ends
 from engine.cleaning import Slice, slices
 from engine.clock import Stamp
 from engine.database import Database
 from engine.hits import Mark
 from engine.lines import Line, printable, whole
+from engine.neighbours import Neighbours
 from engine.rule import Matcher
 
 KEPT = (320, 24, 12, 6, 4, 3)
@@ -54,20 +55,17 @@ class Marks:
         matchers: Sequence[Matcher],
         database: Database,
         cleaned: Callable[[Block, int], Line],
-        time_before: Callable[[Block, int, int, Line], Stamp | None],
     ) -> None:
-        """`cleaned`: the line of a block that begins somewhere. `time_before`: of a line without time, one that it was
-        not written before.
-        """
+        """`cleaned`: the line of a block that begins somewhere."""
         self._matchers, self._database = matchers, database
-        self._cleaned, self._time_before = cleaned, time_before
+        self._cleaned = cleaned
         self._spots: list[list[_Spot]] = []
         """A list a region."""
         self._kept = KEPT[0]
-        self._waiting: tuple[Block, Region, set[Match], int | None] | None = None
+        self._waiting: tuple[Block, Region, Neighbours, set[Match], int | None] | None = None
         """The last region; how many of its lines are needed turns out when the next one has been read."""
 
-    def take(self, block: Block, region: Region) -> None:
+    def take(self, block: Block, region: Region, near: Neighbours) -> None:
         """The next region of the stream, which ends in this block."""
         level = (region.number + 1).bit_length() - 1
         kept = KEPT[min(level, len(KEPT) - 1)]
@@ -85,7 +83,7 @@ class Marks:
             self._kept = kept
             self._spots = [_thinned(spots, kept) for spots in self._spots]
         self._settle()
-        self._waiting = block, region, found, tail
+        self._waiting = block, region, near, found, tail
 
     def finish(self) -> list[Mark]:
         self._settle()
@@ -103,7 +101,7 @@ class Marks:
         """Read the lines of the region that waits, as many as are needed by now."""
         if self._waiting is None:
             return
-        block, region, found, tail = self._waiting
+        block, region, near, found, tail = self._waiting
         self._waiting = None
         matchers: dict[int, list[int]] = {}
         for start, number in sorted({(start, number) for start, _, number in found}):
@@ -114,12 +112,14 @@ class Marks:
             after_gap.add(starts[-self._kept])
         for start in _ends(starts, self._kept):
             if start - counted <= region.end - start:
-                number += block.data.count(b"\n", counted, start)
+                number += line_ends(block.data, counted, start)
             else:
-                number = region.end_line - block.data.count(b"\n", start, region.end)
+                number = region.end_line - line_ends(block.data, start, region.end)
             counted = start
             line = self._cleaned(block, start)
-            stamp = line.stamp or self._time_before(block, start, number, line)
+            stamp = line.stamp
+            if stamp is None and (before := near.stamp_before(start, number, line.lane)):
+                stamp, _ = before  # only "not before" is safe to say
             digest = hashlib.sha256(line_at(block, start)).hexdigest()
             spots.append(
                 _Spot(

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
+
+from engine.database import Database
 
 _PART = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (stdout|stderr) ([FP])(?: |$)")
+_MARK = r"\x20P\x20"
 FORMS = (r"stdout\x20P\x20", r"stderr\x20P\x20")
 """For the scanner: what stands in every part but the last of a line."""
 LONGEST = 2 << 20
@@ -95,7 +99,12 @@ def cut_before_open(data: bytes, start: int, end: int, read: int) -> int:
     """A place in [start, end] where no line is between two of its parts; `start` is one, `end` behind a line end, and
     behind `read` the next line ends.
     """
-    if b" P " not in data[max(end - GAP, start) : end]:
+    if not _marks().found_in(memoryview(data)[max(end - GAP, start) : end]):
         return end
     following = end if read - end <= SPAN and _PART.match(data, end) else read
     return min((chain.begin for chain in _chains(data, start, end) if chain.may_go_on(following)), default=end)
+
+
+@cache
+def _marks() -> Database:
+    return Database([(_MARK, 0)], once_each=True)

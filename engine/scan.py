@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
 from functools import lru_cache, partial
-from itertools import islice
 from typing import Any
 
 from engine import parts, tracebacks
 from engine.blocks import (
     BACK,
-    NEAR,
     TRACEBACK,
     Block,
     Region,
@@ -38,6 +36,7 @@ from engine.hits import Hit, Mark, StreamScan
 from engine.lines import SHOWN, Line, clean, printable, window
 from engine.marks import Marks
 from engine.model import Role, Source, Stream
+from engine.neighbours import Neighbours
 from engine.patterns import to_scanner
 from engine.rule import Matcher, Rule
 from engine.ruleset import Ruleset
@@ -66,11 +65,6 @@ _TELL_TIME = (b"audit(", b"setting system clock", b"RTC time:")
 """Lines that hold the time of day beside a stamp that does not: looked for where they stand."""
 BLOCKS_AHEAD = 4
 """Blocks that workers may be ahead."""
-LINES_BACK, LINES_AHEAD = 40, 20
-"""Lines around one without a time whose time it may have."""
-
-_MAY_HAVE_TIME = re.compile(rb"\d\d:\d|\d{6}|\d[eE]\+?\d")
-"""What stands in every line that has a time stamp, of whatever style."""
 
 _ADMITS: dict[Source, frozenset[Source]] = {
     Source.APPLOG: frozenset({Source.APPLOG, Source.SYSLOG, Source.SCHEDULER}),
@@ -97,14 +91,13 @@ class Scanner:
         self.exceptions = ruleset.exception_matchers
         forms = scanner_forms(ruleset)
         self.literals = [[forms[p][1] for p in m.spec.patterns] for m in self.matchers]
-        self.traceback_id, self.bare_id = len(self.matchers), len(self.matchers) + 1
+        self.traceback_id, self.bare_id, self.parted_id = range(len(self.matchers), len(self.matchers) + 3)
         own = [(_TRACEBACK, self.traceback_id), *([(_BARE, self.bare_id)] if self.exceptions else [])]
         patterns = [(p, number) for number, m in enumerate(self.matchers) for p in m.spec.patterns]
-        self.database = Database([*((forms[p][0], n) for p, n in patterns), *((to_scanner(p), n) for p, n in own)])
+        whole = [*((forms[p][0], n) for p, n in patterns), *((to_scanner(p), n) for p, n in own)]
+        self.database = Database([*whole, *((form, self.parted_id) for form in parts.FORMS)])
         needed = trigger_forms([p for p, _ in (*patterns, *own)], self.database)
-        self.triggers = Database(
-            [*((form, _TRIGGERED) for form in needed), *((form, _PARTED) for form in parts.FORMS)], once_each=True
-        )
+        self.triggers = Database([(form, 0) for form in (*needed, *parts.FORMS)])
         marks = [(forms[p][0], number) for number, m in enumerate(self.progress) for p in m.spec.patterns]
         self.progress_database = Database(marks) if marks else None
 
@@ -119,7 +112,6 @@ class Scanner:
 
 _TRACEBACK = r"Traceback \(most recent call last\)"
 _BARE = r"(?:Error|Exception): "
-_TRIGGERED, _PARTED = range(2)
 
 
 class _Pass:
@@ -139,14 +131,12 @@ class _Pass:
         self._shown: Counter[str] = Counter()
         self._far: dict[int, int] = {}
         """Start of a very long line -> where in it the match ends."""
-        self._lines: dict[int, tuple[Stamp | None, tuple[Any, ...]]] = {}
-        """Offset of a line that is near to another one -> its time and its writer."""
         self._told: list[tuple[int, Stamp, str]] = []
         """Times of matched lines, each with the number of samples up to which it counts."""
         self._clean = lru_cache(maxsize=4096)(partial(clean, nodes=nodes))
         self._marks: Marks | None = None
         if scanner.progress_database is not None and stream.source is Source.APPLOG:
-            self._marks = Marks(scanner.progress, scanner.progress_database, self._whole_line, self._time_before)
+            self._marks = Marks(scanner.progress, scanner.progress_database, self._whole_line)
 
     def run(self, workers: Executor | None) -> StreamScan:
         result = self._result
@@ -182,7 +172,7 @@ class _Pass:
             yield first, candidates.result()
 
     def _scan_block(self, block: Block, candidates: _Candidates) -> None:
-        self._lines.clear()
+        near = Neighbours(block, self._clean)
         found, self._far = candidates
         self._candidates.update(block.base + start for start in found)
         starts = sorted(found)
@@ -190,12 +180,12 @@ class _Pass:
             self._examine(block, start, number, found[start])
         for kept in self._fresh:
             if kept.alive:
-                self._complete(block, kept)
+                self._complete(block, near, kept)
         self._fresh.clear()
         for region in block.regions:
             self._sample(block, region)
             if self._marks is not None:
-                self._marks.take(block, region)
+                self._marks.take(block, region, near)
         if block.regions:
             end = block.base + block.regions[-1].end
             self._candidates = {offset for offset in self._candidates if offset >= end}
@@ -204,24 +194,24 @@ class _Pass:
     def _find(self, block: Block) -> _Candidates:
         """Lines of the block that a pattern may match."""
         data, start, end = block.data, block.start, block.end
+        found, far = self._look(slices(data, start, end))
+        if any(self._s.parted_id in numbers for numbers in found.values()):
+            # Parts of a line may lie in several slices, and only together hold what is looked for.
+            found, far = self._look([Slice.joined(data, start, end)])
+            for numbers in found.values():
+                numbers.discard(self._s.parted_id)
+        return {begin: numbers for begin, numbers in found.items() if numbers}, far
+
+    def _look(self, pieces: Iterable[Slice]) -> _Candidates:
         found: dict[int, set[int]] = {}
         far: dict[int, int] = {}
-        for piece in self._triggered(data, start, end):
-            for begin, number, stop in piece.matches(self._s.database):
+        for piece in pieces:
+            # Without one of the triggers nothing matches, and nearly no line holds one.
+            for begin, number, stop in piece.matches(self._s.database, piece.lines_with(self._s.triggers)):
                 found.setdefault(begin, set()).add(number)
                 if stop > 3 * SHOWN:
                     far[begin] = max(stop, far.get(begin, 0))
         return found, far
-
-    def _triggered(self, data: bytes, start: int, end: int) -> Iterator[Slice]:
-        """The parts of the block that hold a word without which nothing matches; nearly always none."""
-        triggers = self._s.triggers
-        told = {hit for piece in slices(data, start, end, end - start) for hit in triggers.found_in(piece.text)}
-        if _PARTED in told:
-            # Parts of a line may lie in several slices, and only together hold what is looked for.
-            yield Slice.joined(data, start, end)
-        elif _TRIGGERED in told:
-            yield from (piece for piece in slices(data, start, end) if triggers.found_in(piece.text))
 
     def _sample(self, block: Block, region: Region) -> None:
         """Time stamps of the first and last lines of the region: for the clock and for the coverage."""
@@ -456,68 +446,18 @@ class _Pass:
         kept.append(_Kept(hit, start, self._shown[rule.id] <= MOST_CONTEXTS))
         self._fresh.append(kept[-1])
 
-    def _complete(self, block: Block, kept: _Kept) -> None:
+    def _complete(self, block: Block, near: Neighbours, kept: _Kept) -> None:
         """What a hit needs of the lines around it, read when it is known to stay."""
         hit = kept.hit
         hit.text = printable(hit.text)
         if hit.rule.family == "origin" and hit.source is Source.APPLOG:
             return  # it tells where a rank or an address is, and no more is asked of it
         if hit.stamp is None:
-            hit.stamp, hit.inherited = self._neighbour_stamp(block, kept.start, hit.line, hit.cleaned.lane)
+            hit.stamp, hit.inherited = near.stamp(kept.start, hit.line, hit.cleaned.lane)
             hit.earliest_unknown = hit.inherited is not None and hit.inherited.endswith("after it")
         hit.sha256 = hashlib.sha256(line_at(block, kept.start)).hexdigest()
         if kept.shows_context:
             hit.around = around(block, kept.start)
-
-    def _near(self, block: Block, start: int) -> tuple[Stamp | None, tuple[Any, ...]]:
-        """Time and writer of a line that is near to a hit."""
-        known = self._lines.get(block.base + start)
-        if known is None:
-            raw = line_at(block, start)
-            if _MAY_HAVE_TIME.search(raw):
-                line = self._clean(raw)
-                known = line.stamp, line.lane
-            else:
-                known = None, ()
-            self._lines[block.base + start] = known
-        return known
-
-    def _neighbour_stamp(
-        self, block: Block, start: int, number: int, lane: tuple[Any, ...]
-    ) -> tuple[Stamp | None, str | None]:
-        """The stamp of the nearest line before it, of the same rank if there is one, else behind it."""
-        other = self._stamp_before(block, start, number, lane)
-        if other is not None:
-            return other
-        following = islice(lines_after(block, line_end(block, start), NEAR), LINES_AHEAD)
-        for at, (position, _) in enumerate(following, number + 1):
-            stamp, _ = self._near(block, position)
-            if stamp is not None:
-                return stamp, f"line {at}, which comes after it"
-        return None, None
-
-    def _time_before(self, block: Block, start: int, number: int, line: Line) -> Stamp | None:
-        """Of a line of progress without a time only "not before" is safe to say."""
-        found = self._stamp_before(block, start, number, line.lane)
-        return found[0] if found is not None else None
-
-    def _stamp_before(self, block: Block, start: int, number: int, lane: tuple[Any, ...]) -> tuple[Stamp, str] | None:
-        """The stamp of the nearest line before, of the same rank if there is one, and where it stands."""
-        other: tuple[Stamp, str] | None = None
-        # A line without a rank's mark goes with its nearest neighbour, whoever wrote that.
-        unmarked = not any(part is not None for part in lane)
-        position = start
-        for at in range(number - 1, number - 1 - LINES_BACK, -1):
-            before = line_before(block, position, start - BACK)
-            if before is None:
-                break
-            position = before
-            stamp, writer = self._near(block, position)
-            if stamp is not None:
-                if writer == lane or unmarked:
-                    return stamp, f"line {at}"
-                other = other or (stamp, f"line {at} of another rank")
-        return other
 
 
 class _Kept:

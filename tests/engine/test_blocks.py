@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine import blocks, marks, parts, scan
+from engine import blocks, marks, neighbours, parts, scan
 from engine.blocks import blocks as blocks_of
 from engine.diagnose import scanner_of
 from engine.hits import StreamScan
@@ -39,8 +39,10 @@ CRI = "2026-11-03T04:{:02d}:{:02d}.000000001Z stderr {} {}"
 def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in SMALL.items():
         monkeypatch.setattr(blocks, name, size)
-        if hasattr(scan, name):
-            monkeypatch.setattr(scan, name, size)
+        for module in (scan, neighbours):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, size)
+    monkeypatch.setattr(neighbours, "CELL", 700)
     monkeypatch.setattr(marks, "KEPT", (40, 6, 3, 2))
     monkeypatch.setattr(parts, "GAP", 1500)
     monkeypatch.setattr(parts, "SPAN", 6000)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from engine import scan, stamps
+from engine import neighbours, stamps
 from engine.clock import Stamp, StreamClock, parse_time, read_stamp, zone_by_span
 from engine.model import rfc3339
 from tests.engine.evidence import attempt, case
@@ -336,4 +336,4 @@ def test_a_style_is_found_by_its_first_character(written: str) -> None:
 @pytest.mark.parametrize("written", STAMPS)
 def test_a_line_with_a_time_looks_like_one(written: str) -> None:
     """Lines that don't are not cleaned where only their time is asked for."""
-    assert scan._MAY_HAVE_TIME.search(written.encode())
+    assert neighbours.may_tell_time(written.encode())
