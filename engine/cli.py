@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_threads,
         default=min(os.cpu_count() or 1, 4),
         metavar="N",
-        help="at most; default: the CPUs, up to 4",
+        help="processors to use at most; default: all, up to 4",
     )
     diagnose.set_defaults(run=_diagnose)
 

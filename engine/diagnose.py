@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from statistics import median
 from typing import BinaryIO, cast
@@ -32,6 +31,7 @@ from engine.findings import (
 from engine.lines import Line
 from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream
 from engine.origin import Places
+from engine.parallel import UnreadableError, scan_all
 from engine.progress import Progress, read_progress
 from engine.ruleset import Ruleset
 from engine.scan import Hit, Scanner, StreamScan
@@ -76,12 +76,12 @@ def diagnose(
     """Say why the attempt ended as it did. The same streams in any order and the same rules give the same bytes.
 
     `collected` are the connectors' own reports; they go into the coverage as they are. A stream that cannot be read is
-    reported there, never raised. `threads` change how soon the answer comes, not the answer.
+    reported there, never raised. `threads`: processors that may be used at once; they change how soon the answer
+    comes, not the answer.
     """
     streams = sorted(streams, key=lambda s: s.name)
     scanner = scanner_of(ruleset)
-    with ThreadPoolExecutor(threads - 1) if threads > 1 else nullcontext() as workers:
-        read = _read(attempt, streams, scanner, workers)
+    read = _read(attempt, streams, scanner, threads)
     places = read.places
     measured = series.read_series(streams, ruleset, places, read.window)
     placed, clocks = _place(read, measured)
@@ -213,7 +213,7 @@ def _slowdown(progress: Progress) -> list[Placed]:
     return [Placed(hit, rule, slow.at, "own", slow.step.node, mark.rank, None)]
 
 
-def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner, workers: Executor | None) -> Evidenced:
+def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner, processors: int) -> Evidenced:
     places = Places(attempt, streams)
     scans: list[StreamScan] = []
     facts: list[Fact] = []
@@ -226,10 +226,12 @@ def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner, workers
             facts += found
             scans.append(_scan_facts(stream, found, scanner))
     places.learn_facts(facts)
-    for stream in texts:
-        if stream not in records:
-            with _reported(stream, reports):
-                scans.append(scanner.scan(stream, places.names, workers))
+    logs = [stream for stream in texts if stream not in records]
+    for stream, scanned in zip(logs, scan_all(scanner, logs, places.names, processors), strict=True):
+        with _reported(stream, reports):
+            if isinstance(scanned, UnreadableError):
+                raise scanned
+            scans.append(scanned)
     scans.sort(key=lambda scan: scan.stream.name)
     if not any(scan.marks for scan in scans):
         for scan in _largest_logs(scans):

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, Future
 from functools import lru_cache, partial
 from typing import Any
 
@@ -63,8 +62,6 @@ MOST_HOSTS = 4096
 EARLY_REGIONS = 9
 _TELL_TIME = (b"audit(", b"setting system clock", b"RTC time:")
 """Lines that hold the time of day beside a stamp that does not: looked for where they stand."""
-BLOCKS_AHEAD = 4
-"""Blocks that workers may be ahead."""
 
 _ADMITS: dict[Source, frozenset[Source]] = {
     Source.APPLOG: frozenset({Source.APPLOG, Source.SYSLOG, Source.SCHEDULER}),
@@ -83,7 +80,7 @@ _Matched = tuple[int, Matcher, dict[str, str], str]
 
 
 class Scanner:
-    """All patterns of a ruleset, compiled; scans one stream after the other, or several at once in threads."""
+    """All patterns of a ruleset, compiled; scans one stream after the other."""
 
     def __init__(self, ruleset: Ruleset) -> None:
         self.matchers = [m for m in ruleset.line_matchers if m.spec.role is not Role.PROGRESS]
@@ -101,13 +98,12 @@ class Scanner:
         marks = [(forms[p][0], number) for number, m in enumerate(self.progress) for p in m.spec.patterns]
         self.progress_database = Database(marks) if marks else None
 
-    def scan(self, stream: Stream, nodes: frozenset[str] = frozenset(), workers: Executor | None = None) -> StreamScan:
+    def scan(self, stream: Stream, nodes: frozenset[str] = frozenset()) -> StreamScan:
         """Read the stream once. Raises OSError and what a damaged compressed stream raises.
 
-        `nodes`: the attempt's, by every name that a launcher may write before a line. `workers`: threads that look
-        for candidates in the next blocks while one is read closely; they change nothing in what is found.
+        `nodes`: the attempt's, by every name that a launcher may write before a line.
         """
-        return _Pass(self, stream, nodes).run(workers)
+        return _Pass(self, stream, nodes).run()
 
 
 _TRACEBACK = r"Traceback \(most recent call last\)"
@@ -138,10 +134,10 @@ class _Pass:
         if scanner.progress_database is not None and stream.source is Source.APPLOG:
             self._marks = Marks(scanner.progress, scanner.progress_database, self._whole_line)
 
-    def run(self, workers: Executor | None) -> StreamScan:
+    def run(self) -> StreamScan:
         result = self._result
-        for block, candidates in self._with_candidates(workers):
-            self._scan_block(block, candidates)
+        for block in blocks(self._stream):
+            self._scan_block(block, self._find(block))
             result.bytes = block.base + block.end
             result.lines = block.line + block.lines - 1
             if not block.data.endswith(b"\n", block.start, block.end):
@@ -155,21 +151,6 @@ class _Pass:
             if len(result.samples) < most:
                 result.samples.append((stamp, text))
         return result
-
-    def _with_candidates(self, workers: Executor | None) -> Iterator[tuple[Block, _Candidates]]:
-        """Each block with what may match in it; with workers, the next ones are scanned meanwhile."""
-        if workers is None:
-            for block in blocks(self._stream):
-                yield block, self._find(block)
-            return
-        waiting: deque[tuple[Block, Future[_Candidates]]] = deque()
-        for block in blocks(self._stream):
-            waiting.append((block, workers.submit(self._find, block)))
-            if len(waiting) > BLOCKS_AHEAD:
-                first, candidates = waiting.popleft()
-                yield first, candidates.result()
-        for first, candidates in waiting:
-            yield first, candidates.result()
 
     def _scan_block(self, block: Block, candidates: _Candidates) -> None:
         near = Neighbours(block, self._clean)
@@ -288,7 +269,10 @@ class _Pass:
     ) -> None:
         """A line that tells of a consequence in the words of several families is shown under each of them."""
         families = {best[1].spec.id.partition(".")[0]}
-        for _, matcher, captures, text in sorted(matched, key=lambda m: (-self._weight(m[0], m[3]), m[0])):
+        told = [one for one in matched if one[1].spec.id.partition(".")[0] not in families]
+        if len(told) > 1:
+            told.sort(key=lambda m: (-self._weight(m[0], m[3]), m[0]))
+        for _, matcher, captures, text in told:
             rule = matcher.meaning(captures)
             if rule.role in _CONSEQUENCES and rule.family not in families:
                 families.add(rule.family)
