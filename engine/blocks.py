@@ -235,11 +235,13 @@ def line_numbers(data: bytes, begin: int, line: int, starts: list[int]) -> list[
 def around(block: Block, start: int) -> Around:
     """The lines before and behind the one at `start`."""
     data, before = block.data, list[bytes]()
-    position: int | None = start
-    while len(before) < CONTEXT_LINES and position is not None:
-        end, position = position - 1, line_before(block, position, start - BACK)
-        if position is not None:
-            before.append(data[position : min(end, position + CONTEXT_BYTES)])
+    low, position = start - BACK, start
+    while len(before) < CONTEXT_LINES and position > 0:
+        end, found = position - 1, data.rfind(b"\n", max(low, 0), position - 1)
+        if found < 0 and (low > 0 or block.base > 0):
+            break
+        position = found + 1
+        before.append(data[position : min(end, position + CONTEXT_BYTES)])
     after = list[bytes]()
     end = line_end(block, start)
     limit = end + NEAR

@@ -19,11 +19,11 @@ LINES_BACK, LINES_AHEAD = 40, 20
 """Lines around one without a time whose time it may have."""
 CELL = 2 << 10
 """Bytes that are looked through at once."""
-_LONGEST_FORM = 16
+_LONGEST_FORM = 32
 _MAY_TELL_TIME = (
     r"(?:^|[^<0-9])[0-9]{2}:[0-9]{2}:[0-9]{2}",  # a time of day; behind a < it is one of tqdm's durations
     r"[12][0-9]{7}[T _-][0-9]{2}",  # a date in digits
-    r"(?:^|[^1-9])(?:[1-4][0-9]|9)[0-9]{8}",  # seconds since 1970, or their thousandths, and so on
+    r"(?:^|[^1-9])(?:[1-4][0-9]|9)[0-9]{8}(?:[0-9]{3}){0,3}(?:[^0-9]|$)",  # seconds since 1970, or their thousandths
     r"\.[0-9]{6}\]",  # seconds since a boot
     r"[0-9][eE]\+?0{0,3}[1-9][0-9]?[\t ,}\]]",  # a number of JSON
     r"[\x00\x1b]",  # what may stand between digits

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from calendar import timegm
+from datetime import date
+from functools import lru_cache
 from typing import NamedTuple
 
 from engine.patterns import first_characters
@@ -70,6 +71,7 @@ AUDIT = re.compile(r"audit(?:\(|: type=\d+ audit\()(1[0-9]{9}\.\d{3}):")
 NETWORK_MANAGER = re.compile(r"<(?:info|warn|error|debug|trace)> +\[(1[0-9]{9}\.\d{1,6})\]")
 
 
+_EPOCH = date(1970, 1, 1).toordinal()
 LAST_YEAR = 2200
 """No stamp is later: such a number is not a year."""
 
@@ -148,8 +150,14 @@ def _stamp(parts: dict[str, str | None]) -> Stamp | None:
     year = int(written) + (2000 if len(written) == 2 else 0)
     if not (1 <= month <= 12 and 1 <= day <= 31 and 1970 <= year <= LAST_YEAR):
         return None
-    naive = timegm((year, month, day, hour, minute, second)) + fraction
+    naive = (_first_of(year, month) + day - 1) * 86400 + hour * 3600 + minute * 60 + second + fraction
     return Stamp("full" if parts.get("y") else "no_year", naive, _zone(parts.get("z")))
+
+
+@lru_cache(maxsize=64)
+def _first_of(year: int, month: int) -> int:
+    """Days from 1 January 1970 to the first of a month."""
+    return date(year, month, 1).toordinal() - _EPOCH
 
 
 def _zone(text: str | None) -> int | None:
