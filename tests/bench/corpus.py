@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import IO
 import yaml
 import zstandard
 
+from engine.cleaning import Slice
 from engine.diagnose import scanner_of
 from engine.model import Role
 from tests.engine.evidence import case, labels, ruleset
@@ -52,18 +53,38 @@ def _tells_of_failure(found: set[int]) -> bool:
 
 
 def many_trainers(path: Path, megabytes: int) -> None:
-    """One log of many trainers' ordinary lines, all digits but those of dates and times changed each time."""
+    """One log of many trainers' ordinary lines, each of which is started again every ten megabytes."""
+    _write(path, megabytes, (), _ordinary_parts())
+
+
+def long_runs(path: Path, megabytes: int) -> None:
+    """One log of many trainers' ordinary lines, each of which is started once and trains from then on."""
+    starts = [part for part in _ordinary_parts() if _is_start(part)]
+    _write(path, megabytes, starts, [part for part in _ordinary_parts() if part not in starts])
+
+
+def _write(path: Path, megabytes: int, once: Sequence[bytes], again: Sequence[bytes]) -> None:
+    """Parts that stand in the log once, then others in any order, all digits but those of dates and times changed."""
     chance, written = random.Random(1), 0
-    parts = [(part, [found.span() for found in _TIME.finditer(part)]) for part in _ordinary_parts()]
+    parts = [(part, [found.span() for found in _TIME.finditer(part)]) for part in (*once, *again)]
     with path.open("wb") as out:
         while written < megabytes * 1_000_000:
-            chance.shuffle(parts)
             for part, times in parts:
                 others = bytes(chance.sample(_DIGITS, len(_DIGITS)))
                 changed = bytearray(part.translate(bytes.maketrans(_DIGITS, others)))
                 for begin, end in times:
                     changed[begin:end] = part[begin:end]
                 written += out.write(changed)
+            parts = parts[-len(again) :]
+            chance.shuffle(parts)
+
+
+def _is_start(part: bytes) -> bool:
+    """Does it say where ranks are, as they do when they start, or hardly tell any progress?"""
+    scanner, lines = scanner_of(ruleset()), Slice(part, 0, len(part), None)
+    places = {n for n, matcher in enumerate(scanner.matchers) if matcher.spec.id.startswith("origin.")}
+    progress = {begin for begin, _, _ in lines.matches(scanner.progress_database)} if scanner.progress_database else ()
+    return len(progress) < 15 or any(number in places for _, number, _ in lines.matches(scanner.database))
 
 
 def one_trainer(path: Path, megabytes: int) -> None:
@@ -136,11 +157,13 @@ def _job_log(out: IO[bytes], nodes: list[str], megabytes: float, end: datetime) 
     for node, rank, gpu in ranks:
         for text in _started(node, rank, gpu):
             out.write(f"[rank{rank}]: {node}:{4000 + rank}:{4100 + rank} [{gpu}] NCCL INFO {text}\n".encode())
-    size = sum(len(_step(START, rank, 0)) for _, rank, _ in ranks)
+    # What changes from step to step is put in afterwards: making each line of 10 GB anew takes most of an hour.
+    shapes = ["".join([_step(rank, wait) for _, rank, _ in ranks]) for wait in range(7)]
+    size = len(_filled(shapes[0], START, 0))
     steps = max(int(megabytes * 1_000_000 / size), 1)
     for step in range(steps):
         at = START + WENT_WELL * (step + 1) / steps
-        out.write("".join([_step(at, rank, step) for _, rank, _ in ranks]).encode())
+        out.write(_filled(shapes[step % 7], at, step).encode())
     for node, rank, _ in ranks:
         if node != FAILED_NODE:
             head = f"[E1103 {end:%H:%M:%S}.{rank:06d} ProcessGroupNCCL.cpp:629]"
@@ -156,13 +179,17 @@ def _started(node: str, rank: int, gpu: int) -> Iterator[str]:
         yield f"Channel {channel:02d}/0 : {rank}[{gpu}] -> {(rank + 1) % RANKS}[{(gpu + 1) % 8}] via P2P/CUMEM/read"
 
 
-def _step(at: datetime, rank: int, step: int) -> str:
-    moment = f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d}"
+def _step(rank: int, wait: int) -> str:
     return (
-        f"[rank{rank}]: {moment} [INFO] trainer.loop: step {step} loss {2 + 8 / (step + 4):.4f} "
-        f"grad_norm {0.3 + rank / 999:.3f} lr 1.500e-04 tokens/s {51200 + rank} mem 61.{rank % 10} GiB "
-        f"data_wait {step % 7}.{rank % 10} ms\n"
+        f"[rank{rank}]: @at@ [INFO] trainer.loop: step @step@ loss @loss@ grad_norm {0.3 + rank / 999:.3f} "
+        f"lr 1.500e-04 tokens/s {51200 + rank} mem 61.{rank % 10} GiB data_wait {wait}.{rank % 10} ms\n"
     )
+
+
+def _filled(shape: str, at: datetime, step: int) -> str:
+    moment = f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d}"
+    text = shape.replace("@at@", moment).replace("@step@", str(step))
+    return text.replace("@loss@", f"{2 + 8 / (step + 4):.4f}")
 
 
 _TIMEOUT = (
