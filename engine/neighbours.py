@@ -130,7 +130,7 @@ class Neighbours:
         while number >= 0 and (number + 1) * CELL > least:
             for told in reversed(self._cell(number)):
                 if told >= end:
-                    continue
+                    continue  # in a line that was met already
                 end = data.rfind(b"\n", max(least - 1, 0), told) + 1
                 if not end and least:
                     return
@@ -145,7 +145,7 @@ class Neighbours:
         data, number, passed, first = self._block.data, begin // CELL, 0, begin
         while number * CELL < min(limit, len(data)):
             for told in self._cell(number):
-                if told <= begin:
+                if told < begin:
                     continue
                 start = max(data.rfind(b"\n", begin, told) + 1, begin)
                 begin = data.find(b"\n", told, limit) + 1
@@ -158,13 +158,13 @@ class Neighbours:
             number += 1
 
     def _cell(self, number: int) -> list[int]:
-        """Where something ends in the cell that may be a time, in order."""
+        """Where the last bytes of what may be times stand in the cell, in order; it may be the line's end."""
         known = self._cells.get(number)
         if known is None:
             data = self._block.data
             first, last = max(number * CELL - _LONGEST_FORM, 0), min((number + 1) * CELL, len(data))
             ends: list[int] = []
-            _times().scan(memoryview(data)[first:last], lambda _number, _from, end, *_: ends.append(first + end))
+            _times().scan(memoryview(data)[first:last], lambda _number, _from, end, *_: ends.append(first + end - 1))
             known = self._cells[number] = sorted(ends)
         return known
 

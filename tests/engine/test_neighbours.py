@@ -25,6 +25,7 @@ LINES = [
     '{{"rank": {rank}, "ts": 1.79e9, "msg": "resumed"}}',
     '{{"rank": {rank}, "ts": 1793671{minute:02d}1.5, "msg": "resumed"}}',
     "\x1b[1m[rank\x1b[0m{rank}]: 2026-11-03 04:{minute:02d}:{second:02d} INFO in colours",
+    "__REALTIME_TIMESTAMP=1793671{minute:02d}1000000",
     "Nov  3 04:{minute:02d}:{second:02d} node-0{rank} kernel: eth0 up",
     "[ {second:4d}.123456] mlx5_{rank}: port up",
     "",
