@@ -35,13 +35,14 @@ def markdown(result: dict[str, Any], notes: list[dict[str, str]]) -> str:
         f"hyperscan {machine['hyperscan']}, {(machine['ripgrep'] or ['no ripgrep'])[0]}, "
         f"{machine['rules']} rules with {machine['patterns']} patterns; "
         f"load average {machine['load']:.1f}, and a loop of four million additions took {machine['spin_s']} s.",
+        *(["", machine["note"]] if "note" in machine else []),
         "",
         "| figure | goal | measured | holds |",
         "|---|---|---|---|",
     ]
     for one in result["figures"]:
         goal = f">= {one['at_least']}" if "at_least" in one else f"<= {one['at_most']}" if "at_most" in one else "none"
-        rows.append(f"| {one['name']} | {goal} | {one['value']} {one['unit']} | {_HOLDS[one['holds']]} |")
+        rows.append(f"| {one['name']} | {goal} | {_said(one)} | {_HOLDS[one['holds']]} |")
     parts = [_HEAD, "\n".join(rows) + "\n"]
     for note in notes:
         parts.append(f"## {note['figure'][0].upper()}{note['figure'][1:]}\n\n{note['about'].strip()}\n")
@@ -56,7 +57,11 @@ def markdown(result: dict[str, Any], notes: list[dict[str, str]]) -> str:
 def _measured(one: dict[str, Any]) -> str:
     left_out = {"name", "value", "unit", "at_least", "at_most", "holds", "verdict", "load"}
     more = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in one.items() if key not in left_out)
-    return f"- measured: {one['value']} {one['unit']}{f' ({more})' if more else ''}"
+    return f"- {_said(one)}{f' ({more})' if more else ''}"
+
+
+def _said(one: dict[str, Any]) -> str:
+    return one["value"] if isinstance(one["value"], str) else f"{one['value']} {one['unit']}"
 
 
 def written() -> str:
