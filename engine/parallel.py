@@ -1,7 +1,7 @@
 """Scans the streams of an attempt, on several processors where that is worth it.
 
 More than half of a scan is Python, which runs on one processor at a time in a process: with threads it took longer than
-without. So the streams are shared out among forked processes. What is found in a stream does not depend on who scans it.
+without. So streams are shared out among forked processes. What is found in a stream does not depend on who scans it.
 """
 
 from __future__ import annotations
