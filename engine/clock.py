@@ -90,8 +90,11 @@ class StreamClock:
         covers_job: bool = True,
         local_shift: float = 0.0,
         boot: Boot | None = None,
+        about: float | None = None,
     ) -> None:
-        """`boot`: when the node booted, for a log in seconds since then whose own lines don't tell.
+        """`about`: a moment of the year where neither start nor end is known.
+
+        `boot`: when the node booted, for a log in seconds since then whose own lines don't tell.
 
         `covers_job`: the stream begins and ends with the job, as a job's log does and a system log doesn't.
 
@@ -99,9 +102,17 @@ class StreamClock:
         """
         self.start = start if start is not None else end
         self.end = end if end is not None else start
+        self._about = self.end if self.end is not None else about
         self.shift = 0.0
         kept = list(samples)
         self.boot = boot_by_samples(kept) or boot
+        self._year_note = (
+            "year by the attempt's window"
+            if self.end is not None
+            else "year by other lines"
+            if about is not None
+            else "year unknown"
+        )
         self._zone_note = _ASSUMED
         told = self._zone_by_own_words(kept)
         if told is not None:
@@ -125,17 +136,16 @@ class StreamClock:
         notes = []
         if stamp.kind == "no_year":
             naive = self._with_year(naive)
-            notes.append("year by the attempt's window")
+            notes.append(self._year_note)
         if stamp.offset is not None:
             return Resolved(naive - stamp.offset, "own" + (": " + ", ".join(notes) if notes else ""))
         notes.append(self._zone_note)
         return Resolved(naive - self.shift, "own: " + ", ".join(notes))
 
     def _with_year(self, naive: float) -> float:
-        middle = self.end if self.end is not None else self.start
-        if middle is None:
+        if self._about is None:
             return naive
-        local = middle + self.shift
+        local = self._about + self.shift
         written, fraction = gmtime(naive), naive % 1.0
         around = gmtime(local).tm_year
         choices = [timegm((year, *written[1:6])) + fraction for year in (around - 1, around, around + 1)]

@@ -183,7 +183,9 @@ def _concluded(
     for fact in facts:
         stream = Stream(name=fact.fields["stream"], source=Source.FLIGHT_RECORDER, open=io.BytesIO, size=0)
         scan = _scan_facts(stream, [fact], scanner)
-        clock = clocks.get(stream.name) or StreamClock(read.window.start, read.window.end, scan.samples)
+        clock = clocks.get(stream.name) or StreamClock(
+            read.window.start, read.window.end, scan.samples, about=read.window.about
+        )
         placed += place(scan, read.places, clock, read.window, 0.0)
     return placed
 
@@ -243,7 +245,7 @@ def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner, process
     for scan in scans:
         places.learn_hits([hit for hit in scan.hits if hit.rule.id.startswith("origin.")], scan.stream)
     places.assume_ranks()
-    return Evidenced(attempt, attempt_window(attempt), scans, facts, places, reports)
+    return Evidenced(attempt, attempt_window(attempt, scans), scans, facts, places, reports)
 
 
 @contextmanager
@@ -296,7 +298,9 @@ def _clocks(read: Evidenced, measured: series.Measured) -> dict[str, StreamClock
     zone = cluster_zone(read.facts, read.attempt)
     nodes_zone = zone if zone is not None else _audited_zone(read)
     of_jobs = {
-        scan.stream.name: StreamClock(window.start, window.end, scan.samples, local_shift=nodes_zone or 0.0)
+        scan.stream.name: StreamClock(
+            window.start, window.end, scan.samples, local_shift=nodes_zone or 0.0, about=window.about
+        )
         for scan in read.scans
         if scan.stream.source is Source.APPLOG
     }
@@ -313,6 +317,7 @@ def _clocks(read: Evidenced, measured: series.Measured) -> dict[str, StreamClock
             covers_job=False,
             local_shift=zone,
             boot=boots.get(read.places.stream_node(scan.stream) or ""),
+            about=window.about,
         )
         for scan in others
     }
@@ -341,7 +346,10 @@ def _audited_zone(read: Evidenced) -> float | None:
     """Seconds east of UTC of the nodes' clocks, by what any of their logs says itself, as in an audit line."""
     window = read.window
     logs = [scan for scan in read.scans if scan.stream.source is Source.SYSLOG]
-    audited = (StreamClock(window.start, window.end, scan.samples, covers_job=False).told_shift for scan in logs)
+    audited = (
+        StreamClock(window.start, window.end, scan.samples, covers_job=False, about=window.about).told_shift
+        for scan in logs
+    )
     told = [shift for shift in audited if shift is not None]
     return min(told, key=lambda shift: (-told.count(shift), shift), default=None)
 

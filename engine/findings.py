@@ -5,7 +5,8 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import median_low
 
 import msgspec
 
@@ -130,6 +131,8 @@ class Window(msgspec.Struct, frozen=True):
     end: float | None
     launches: dict[str, float] = {}
     """node -> when its own slurmd launched the job, by its (corrected) clock"""
+    about: float | None = None
+    """A moment near the attempt by what its logs date themselves, where nothing tells start or end."""
 
     def before(self, at: float, node: str | None = None) -> bool:
         if node in self.launches:
@@ -407,5 +410,17 @@ def _summarise(finding: Finding) -> None:
     finding.title = title_of(finding.rule, finding.placed[0].hit.captures)
 
 
-def attempt_window(attempt: Attempt) -> Window:
+def attempt_window(attempt: Attempt, scans: Sequence[StreamScan]) -> Window:
+    if attempt.started_at is None and attempt.ended_at is None:
+        return Window(None, None, about=_about(scans))
     return Window(attempt.started_at, attempt.ended_at)
+
+
+def _about(scans: Sequence[StreamScan]) -> float | None:
+    """The middle one of the dates with a year: of the job's own logs, else of all."""
+    of_job = [scan for scan in scans if scan.stream.source is Source.APPLOG]
+    for told_by in (of_job, scans):
+        dated = [stamp.naive for scan in told_by for stamp, _ in scan.samples if stamp.kind in ("full", "epoch")]
+        if dated:
+            return median_low(dated)
+    return None

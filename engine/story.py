@@ -168,10 +168,13 @@ def _reasoning(told: Told, trail: Trail, root: RootCause | None) -> list[str]:
     ended = [f for f in told.findings if f.placed[0].hit.stream == "attempt.yaml"]
     mark = f" {refs(trail.some(ended[0], 1))}" if ended else ""
     code = f", exit code {attempt.exit_code}" if attempt.exit_code else ""
-    said.append(
-        f"The scheduler ended the attempt as {attempt.state or 'unknown'}{code} "
-        f"at {clock_time(attempt.ended_at)}{mark}."
-    )
+    if attempt.state or attempt.ended_at is not None or code:
+        said.append(
+            f"The scheduler ended the attempt as {attempt.state or 'unknown'}{code} "
+            f"at {clock_time(attempt.ended_at)}{mark}."
+        )
+    else:
+        said.append(f"No record tells how or when the attempt ended{mark}.")
     if progress.last is not None:
         said.append(_last_progress(told, progress.last, trail))
     if told.outcome.why:

@@ -144,6 +144,13 @@ def test_a_year_that_is_not_written_is_the_attempt_s() -> None:
     assert resolved("Feb 29 00:01:00 x", start=1709164800 - 60, end=1709164800 + 7200) == "2024-02-29T00:01:00.000000Z"
 
 
+def test_without_a_window_the_year_is_the_one_nearest_to_what_other_logs_date() -> None:
+    stamp, _ = read("Dec 31 23:59:58 node-1 kernel: x")
+    clock = StreamClock(None, None, [], about=datetime(2027, 1, 1, 0, 3, tzinfo=UTC).timestamp())
+    at, how = clock.resolve(stamp)
+    assert (rfc3339(at), how) == ("2026-12-31T23:59:58.000000Z", "own: year by other lines, zone assumed UTC")
+
+
 def test_a_time_of_day_is_put_on_the_attempt_s_day() -> None:
     midnight = datetime(2026, 11, 4, tzinfo=UTC).timestamp()
     window = {"start": midnight - 3600, "end": midnight + 3600}

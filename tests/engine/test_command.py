@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import json
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from engine import cli
 from triage import client
 
 SAMPLES = Path(__file__).parents[2] / "samples"
+CANONICAL = SAMPLES / "hw-nvlink-xid149-node02.tar.zst"
 XID = "2026-11-03T04:11:56+00:00 gx-02 kernel: NVRM: Xid (PCI:0000:61:00): 79, pid=1234, GPU has fallen off the bus.\n"
 CRASH = """\
 2026-11-03 04:11:54,433 rank 3 iteration 1525 | loss 2.1
@@ -54,6 +57,20 @@ def test_several_logs_are_one_job_and_kernel_logs_are_told_by_their_lines(
     code, (found,) = answers(capsys, *paths, "--state", "FAILED", "--nodes", "gx-01,gx-02", "--exit-by-verdict")
     assert (code, found["domain"]) == (10, "hardware")
     assert found["root_cause"]["nodes"] == ["gx-02"]  # type: ignore[index]
+
+
+def test_logs_without_a_year_are_of_the_year_that_the_other_logs_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tarfile.open(fileobj=io.BytesIO(zstandard.ZstdDecompressor().decompress(CANONICAL.read_bytes()))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (bundle,) = tmp_path.iterdir()
+    logs = [*(bundle / "applog").iterdir(), bundle / "syslog" / "node-02.log"]
+    _, (found,) = answers(capsys, *map(str, sorted(logs)))
+    assert (found["domain"], found["sub_domain"]) == ("hardware", "nvlink")
+    assert found["root_cause"]["nodes"] == ["node-02"]  # type: ignore[index]
+    assert found["root_cause"]["at"] == "2026-11-03T04:11:57.000000Z"  # type: ignore[index]
+    assert found["reasoning"][0].startswith("No record tells how or when the attempt ended")  # type: ignore[index]
 
 
 def test_an_empty_pipe_blames_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

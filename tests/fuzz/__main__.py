@@ -89,7 +89,7 @@ def fuzz_series(data: bytes) -> None:
 def _window() -> object:
     from engine.findings import attempt_window
 
-    return attempt_window(ATTEMPT)
+    return attempt_window(ATTEMPT, [])
 
 
 def fuzz_traceback(data: bytes) -> None:
