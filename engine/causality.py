@@ -105,7 +105,9 @@ def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: boo
         roots = _without_external([r for r in stage if r.open], choice)
         if roots:
             _order(roots, known.loose_clocks)
-            _settle(choice, [r.finding for r in roots if r.open], attempt, alive, known.heard)
+            found = [r.finding for r in roots if r.open]
+            found += _which_was_lost(found, [r.finding for r in ruled if r.refuted is None])
+            _settle(choice, found, attempt, alive, known.heard)
             if choice.ambiguous:
                 choice.loose = tuple(node for node in choice.nodes if node in known.loose_clocks)
             break
@@ -128,6 +130,14 @@ def _took_the_node(finding: Finding, possible: list[Finding]) -> bool:
         and may_explain(finding, other)
         for other in possible
     )
+
+
+def _which_was_lost(roots: list[Finding], possible: list[Finding]) -> list[Finding]:
+    """What tells which node was lost, where the scheduler's word is only that one was: all of it names the same."""
+    if any(root.rule.sub_domain != "node_failure" or root.node is not None for root in roots):
+        return []
+    naming = [f for f in possible if f.rule.sub_domain == "node_failure" and f.node is not None]
+    return naming if len({f.node for f in naming}) == 1 else []
 
 
 def never_began(choice: Choice) -> Choice | None:

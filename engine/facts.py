@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from engine.clock import Stamp, parse_time, zone_shift
 from engine.model import Attempt
 
-_BLOCK = re.compile(r"\n\s*\n")
+_RECORD = re.compile(r"^[ \t]*(?=(?:NodeName|JobId)=)", re.MULTILINE)
 _KEY = re.compile(r"(?<!\S)(\w[\w/]{0,60})=")
 MAX_BYTES = 64 * 2**20
 _JOB_FIELDS = ("JobId", "JobState", "Reason", "ExitCode", "RunTime", "TimeLimit", "Restarts", "NodeList")
@@ -199,14 +200,13 @@ def _sacct_json(document: Any, attempt: Attempt) -> Iterator[Fact]:
 
 
 def _scontrol(text: str) -> Iterator[Fact]:
-    position = 0
-    for block in _BLOCK.split(text):
-        found = text.find(block, position)
-        position = found + len(block)
-        if "=" not in block:
-            continue
-        fields = _fields(block)
-        offset, line = len(text[:found].encode("utf-8", "replace")), text.count("\n", 0, found) + 1
+    """A record goes on until the next one begins: Slurm writes empty lines inside records too, before Reason."""
+    starts = [found.end() for found in _RECORD.finditer(text)]
+    offset, line, position = 0, 1, 0
+    for start, end in pairwise([*starts, len(text)]):
+        between, position = text[position:start], start
+        offset, line = offset + len(between.encode("utf-8", "replace")), line + between.count("\n")
+        fields = _fields(text[start:end])
         if "NodeName" in fields:
             shown = _shown(fields, "NodeName", "State", "Reason", "BootTime", "SlurmdStartTime", "LastBusyTime")
             since = re.search(r"@(\d{4}-\d\d-\d\dT[\d:]+)\]", fields.get("Reason", ""))

@@ -90,6 +90,26 @@ def test_scontrol_s_nodes_are_facts_with_their_reason_and_its_time() -> None:
     assert (idle.node, idle.line, idle.stamp) == ("node-02", 5, None)
 
 
+def test_scontrol_s_nodes_keep_what_stands_behind_an_empty_line() -> None:
+    text = (
+        "NodeName=gx1 Arch=x86_64\n   State=DOWN*+DRAIN ThreadsPerCore=2\n   CurrentWatts=0 AveWatts=0\n   \n"
+        "   Reason=Not responding [slurm@2026-11-03T02:55:10]\n\n"
+        "NodeName=gx2 Arch=x86_64\n   State=IDLE\n   \n\nNodeName=gx3 State=IDLE Comment=späť\n"
+        "NodeName=gx4 State=DOWN\n"
+    )
+    found = facts("scontrol-nodes.txt", text)
+    assert [fact.text for fact in found] == [
+        "node: NodeName=gx1 State=DOWN*+DRAIN Reason=Not responding [slurm@2026-11-03T02:55:10]",
+        "node: NodeName=gx2 State=IDLE",
+        "node: NodeName=gx3 State=IDLE",
+        "node: NodeName=gx4 State=DOWN",
+    ]
+    assert [fact.line for fact in found] == [1, 7, 11, 12]
+    assert [text.encode()[fact.offset :].split(b" ")[0].decode() for fact in found] == [
+        "NodeName=gx1", "NodeName=gx2", "NodeName=gx3", "NodeName=gx4",
+    ]  # fmt: skip
+
+
 def test_scontrol_s_job_is_a_fact() -> None:
     text = "JobId=4711 JobName=pretrain\n   JobState=TIMEOUT Reason=TimeLimit ExitCode=0:0\n   TimeLimit=01:00:00\n"
     assert texts("scontrol-job.txt", text) == [

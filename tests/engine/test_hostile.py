@@ -271,7 +271,23 @@ def test_lines_of_every_rule_with_odd_numbers_in_them_are_diagnosed(seed: int) -
 
 UNITS = [
     *(" ", "a", "1", "[", "(", "{", ".", ":", "A", "A.", "-", "|", '"', "\\", "=", "a=", "/", "a ", "1:", "<1>", ", "),
-    *('{"a":', '{"log":"', "0x", "50%|", "\t", "20", "Jan ", "pid=", "rank ", "Error", "kern", "\r", "\x1b[", "\x1b]"),
+    *(
+        '{"a":',
+        '{"log":"',
+        "0x",
+        "50%|",
+        "\t",
+        "20",
+        "Jan ",
+        "pid=",
+        "rank ",
+        "Error",
+        "kern",
+        "NodeName=\n",
+        "\r",
+        "\x1b[",
+        "\x1b]",
+    ),
 ]
 
 
