@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from triage.models import Attempt, TriageState
 from triage.services.bundles import import_bundle
@@ -87,6 +87,16 @@ def sign_in(context: BrowserContext, site: str) -> None:
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url(f"{site}/")
     page.close()
+
+
+def back(page: Page) -> None:
+    """Back, until the page stands: where htmx had changed it, the address changes first, then all is loaded."""
+    page.evaluate("""() => addEventListener("popstate", event => {
+        if (event.state?.htmx) document.documentElement.dataset.leaving = "";
+    }, {once: true, capture: true})""")
+    page.go_back()
+    expect(page.locator("html[data-leaving]")).to_have_count(0)
+    page.wait_for_load_state()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import Triaged
+from tests.e2e.conftest import Triaged, back
 
 pytestmark = pytest.mark.browser
 
@@ -43,9 +43,9 @@ def test_from_the_list_to_the_decisive_line_and_back(signed_page: Page, live_ser
     lanes = page.get_by_role("complementary", name="Other streams at the same moment")
     expect(lanes.get_by_text("syslog/node-04.log")).to_be_visible()
 
-    page.go_back()
+    back(page)
     expect(page.locator(".verdict h1")).to_be_visible()
-    page.go_back()
+    back(page)
     expect(page.locator(".failures tbody tr")).to_have_count(1)
     expect(page.get_by_label(re.compile("^Hardware"))).to_be_checked()
     expect(page.locator("html")).to_have_count(1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.conftest import Triaged
+from tests.e2e.conftest import Triaged, back
 from triage.models import Attempt, VerdictStatus
 
 pytestmark = pytest.mark.browser
@@ -42,11 +42,11 @@ def test_the_search_completes_what_is_written_and_back_undoes_it(
     page.get_by_label(re.compile("^Unconfirmed")).check()
     page.wait_for_url(re.compile(r"is=unconfirmed"))
     expect(page.get_by_label("Search failures")).to_have_value("domain:hardware is:unconfirmed")
-    page.go_back()
+    back(page)
     expect(page.get_by_label("Search failures")).to_have_value("domain:hardware")
     expect(page.get_by_label(re.compile("^Unconfirmed"))).not_to_be_checked()
     expect(page.get_by_label(re.compile("^Hardware"))).to_be_checked()
-    page.go_back()
+    back(page)
     expect(page.get_by_label("Search failures")).to_have_value("")
 
 

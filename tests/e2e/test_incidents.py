@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import Triaged
+from tests.e2e.conftest import Triaged, back
 from triage.models import Comment, Incident
 from triage.services.comments import add_comment
 
@@ -29,9 +29,9 @@ def test_the_list_is_narrowed_and_back_widens_it_again(signed_page: Page, live_s
     expect(page.get_by_label("Search incidents")).to_have_value("Xid")
     page.get_by_label("Severity", exact=True).select_option("1")
     expect(page.get_by_role("heading", name="No incident matches")).to_be_visible()
-    page.go_back()
+    back(page)
     expect(page.get_by_label("Severity", exact=True)).to_have_value("")
-    page.go_back()
+    back(page)
     expect(page.get_by_label("Order by")).to_have_value("last")
 
 

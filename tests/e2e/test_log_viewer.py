@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import Triaged, work
+from tests.e2e.conftest import Triaged, back, work
 from triage.models import Attempt
 from triage.services.bundles import import_bundle
 
@@ -60,8 +60,8 @@ def test_a_search_is_walked_by_keyboard_and_survives_back(
     expect(status).to_contain_text(re.compile(r"2 of \d+ matching lines"))
     page.keyboard.press(",")
     expect(status).to_contain_text(re.compile(r"1 of \d+ matching lines"))
-    page.go_back()
-    page.go_back()
+    back(page)
+    back(page)
     assert page.url == first
     page.goto(stream_page(live_server, triaged(), query="?q=(a%2B)%2B%5C1&regex=1"))
     expect(page.get_by_role("alert")).to_contain_text("back-reference")

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.conftest import Triaged
+from tests.e2e.conftest import Triaged, back
 from triage.models import Comment, Incident, Notification, ShareLink, Verdict
 from triage.services.comments import add_comment
 from triage.services.sharing import make_share, share_token
@@ -92,7 +92,7 @@ def test_the_main_way_with_the_keyboard_alone(
 
     seen = set()
     for _ in range(14):  # Back at each step: a whole page each time, down to the list
-        page.go_back()
+        back(page)
         expect(page.get_by_role("banner")).to_be_visible()
         expect(page.get_by_role("contentinfo")).to_be_visible()
         seen.add(re.sub(r"\d+", "N", page.url.removeprefix(live_server.url).partition("?")[0].partition("#")[0]))
@@ -184,7 +184,7 @@ def test_an_incident_is_owned_split_and_reported(signed_page: Page, live_server:
     page.get_by_label(re.compile(r"System \(")).check()
     page.wait_for_url(re.compile("kind=system"))
     expect(page.locator("#thread")).to_contain_text("Source collected")
-    page.go_back()
+    back(page)
     expect(page.locator("#thread")).not_to_contain_text("Source collected")
     other = Incident.objects.get(domain="scheduler")
     page.get_by_text("Merge: another incident").click()

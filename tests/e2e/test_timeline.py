@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import Triaged
+from tests.e2e.conftest import Triaged, back
 
 pytestmark = pytest.mark.browser
 THERMAL = "hw-thermal-throttle-degraded"
@@ -48,10 +48,10 @@ def test_a_drag_zooms_to_that_part_and_back_undoes_it(signed_page: Page, live_se
     first = page.url
     page.locator("#tl-in").click()
     page.wait_for_url(lambda url: url != first)
-    page.go_back()
+    back(page)
     page.wait_for_url(first)
     expect(page.locator("#tl-from")).to_have_value(re.compile(r"2026-11-03 04:2\d:"))
-    page.go_back()
+    back(page)
     page.wait_for_url(address)
     expect(picture(page)).to_contain_text("times wider")
     expect(page.get_by_role("banner")).to_be_visible()
@@ -140,7 +140,7 @@ def test_a_click_on_a_mark_still_opens_its_line(signed_page: Page, live_server: 
     page.goto(f"{live_server.url}/attempts/{attempt.pk}/?from=04:11&to=04:13")
     picture(page).locator("a:has(path.root)").click()
     expect(page.locator("#log .cause")).to_contain_text("NETIR_LINK_EVT")
-    page.go_back()
+    back(page)
     expect(page.locator("#tl-from")).to_have_value("2026-11-03 04:11:00")
 
 
