@@ -28,7 +28,7 @@ from engine.findings import (
     place_daemons,
     slowing,
 )
-from engine.lines import Line
+from engine.lines import FARTHEST_ZONE, ZONE_GRID, Line
 from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream
 from engine.origin import Places
 from engine.parallel import UnreadableError, scan_all
@@ -409,7 +409,7 @@ def _skews(read: Evidenced, clocks: dict[str, StreamClock]) -> dict[str, float]:
     for node, at in _own_launches(read, clocks):
         start = read.window.start
         off = abs(at - start) if start is not None else 0.0
-        whole_zones = abs(off - round(off / 1800) * 1800) < MIN_SKEW and off < 14.5 * 3600
+        whole_zones = abs(off - round(off / ZONE_GRID) * ZONE_GRID) < MIN_SKEW and off < FARTHEST_ZONE
         if start is not None and off > MIN_SKEW and (off < MAX_SKEW or whole_zones):
             launched.setdefault(node, at - start)
     return shifts | launched

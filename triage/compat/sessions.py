@@ -21,14 +21,12 @@ from triage.api.line_batches import line_batch
 from triage.api.permissions import INGEST, INGEST_OR_READ, READ
 from triage.api.problems import Invalid
 from triage.api.serializers import limits, recommendation, time_text
-from triage.api.views.attempts import facts_of, refused
+from triage.api.views.attempts import make_known
 from triage.api.views.observations import refusable
 from triage.models import Attempt, Observation
 from triage.selectors.recommendations import advise
 from triage.services import observations
-from triage.services.attempts import AttemptRefused
 from triage.services.observations import SOURCES, ask_for_diagnosis
-from triage.services.submissions import submit_attempt
 from triage.services.waiting import wait_for_triage
 
 MAX_OBSERVATIONS = 50_000
@@ -66,19 +64,7 @@ class Sessions(ApiView):
 
     def post(self, request: Request) -> Response:
         """Opens the session of an attempt: 201; of one that is known: 200, with the same handle."""
-        sent = schemas.NewAttempt(data=request.data)
-        sent.is_valid(raise_exception=True)
-        values = dict(sent.validated_data)
-        identity = {name: values.pop(name) for name in ("cluster", "scheduler", "workload_id", "number")}
-        return self.once(request, body_of(request), lambda: self._open(request, identity, values))
-
-    def _open(self, request: Request, identity: dict[str, Any], facts: dict[str, Any]) -> Response:
-        try:
-            attempt, created = submit_attempt(**identity, facts=facts_of(facts), actor=request.user)
-        except AttemptRefused as error:
-            raise refused(error) from None
-        place = {"Location": f"/compat/attribution/v2/sessions/{attempt.pk}"}
-        return Response(_session(attempt), status=201 if created else 200, headers=place)
+        return make_known(self, request, "/compat/attribution/v2/sessions", _session)
 
 
 class OneSession(ApiView):

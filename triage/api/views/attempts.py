@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.core.files import File
@@ -19,6 +20,7 @@ from triage.api.parsers import RawParser
 from triage.api.permissions import INGEST, READ
 from triage.api.problems import Invalid, Problem
 from triage.api.serializers import attempt_detail, attempt_row
+from triage.models import Attempt
 from triage.selectors import attempts as select
 from triage.selectors.query import read_query
 from triage.services.attempts import AttemptRefused
@@ -61,21 +63,11 @@ class AttemptList(ApiView):
         """Makes an attempt known: 201. One that is known by cluster, scheduler, workload id and number gets the facts
         that are stated: 200.
         """
-        sent = schemas.NewAttempt(data=request.data)
-        sent.is_valid(raise_exception=True)
-        values = dict(sent.validated_data)
-        identity = {name: values.pop(name) for name in ("cluster", "scheduler", "workload_id", "number")}
-        return self.once(request, body_of(request), lambda: self._create(request, identity, values))
 
-    def _create(self, request: Request, identity: dict[str, Any], facts: dict[str, Any]) -> Response:
-        try:
-            attempt, created = submit_attempt(**identity, facts=facts_of(facts), actor=request.user)
-        except AttemptRefused as error:
-            raise refused(error) from None
-        place = {"Location": f"/api/v1/attempts/{attempt.pk}"}
-        return Response(
-            attempt_detail(select.attempt_detail(attempt.pk)), status=201 if created else 200, headers=place
-        )
+        def told(attempt: Attempt) -> dict[str, Any]:
+            return attempt_detail(select.attempt_detail(attempt.pk))
+
+        return make_known(self, request, "/api/v1/attempts", told)
 
 
 class AttemptDetail(ApiView):
@@ -149,6 +141,26 @@ class Bundles(ApiView):
             raise Invalid(bundle=str(error)) from None
         answer = {"attempt": imported.attempt.pk, "created": imported.created, "requested": imported.requested}
         return Response(answer, status=202 if imported.requested else 200)
+
+
+def make_known(view: ApiView, request: Request, place: str, told: Callable[[Attempt], dict[str, Any]]) -> Response:
+    """The attempt of a NewAttempt and what is `told` of it: 201 where it was unknown, 200 where its facts are stated.
+    Its address is its number below `place`. Raises Problem.
+    """
+    sent = schemas.NewAttempt(data=request.data)
+    sent.is_valid(raise_exception=True)
+    facts = dict(sent.validated_data)
+    identity = {name: facts.pop(name) for name in ("cluster", "scheduler", "workload_id", "number")}
+
+    def make() -> Response:
+        try:
+            attempt, created = submit_attempt(**identity, facts=facts_of(facts), actor=request.user)
+        except AttemptRefused as error:
+            raise refused(error) from None
+        headers = {"Location": f"{place}/{attempt.pk}"}
+        return Response(told(attempt), status=201 if created else 200, headers=headers)
+
+    return view.once(request, body_of(request), make)
 
 
 def facts_of(values: dict[str, Any]) -> dict[str, Any]:

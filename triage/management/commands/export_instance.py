@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
-from triage.services.instance import InstanceRefused, export_instance
+from triage.management.moving import moved
+from triage.services.instance import export_instance
 
 
 class Command(BaseCommand):
@@ -22,11 +24,5 @@ class Command(BaseCommand):
         parser.add_argument("--without-streams", action="store_true", help="only the rows; evidence is in them")
 
     def handle(self, *args: Any, path: Path, **options: Any) -> None:
-        try:
-            counts = export_instance(path, streams=not options["without_streams"])
-        except InstanceRefused as error:
-            raise CommandError(str(error)) from None
-        except OSError as error:
-            raise CommandError(f"{path}: {error.strerror}") from None
-        rows = sum(count for name, count in counts.items() if name != "blobs")
-        self.stdout.write(f"{path}: {rows} rows, {counts.get('blobs', 0)} streams exported")
+        said = moved(path, partial(export_instance, path, streams=not options["without_streams"]))
+        self.stdout.write(f"{said} exported")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 
-from triage.services.instance import InstanceRefused, import_instance
+from triage.management.moving import moved
+from triage.services.instance import import_instance
 
 
 class Command(BaseCommand):
@@ -21,11 +23,5 @@ class Command(BaseCommand):
         parser.add_argument("path", type=Path, metavar="FILE")
 
     def handle(self, *args: Any, path: Path, **options: Any) -> None:
-        try:
-            counts = import_instance(path)
-        except InstanceRefused as error:
-            raise CommandError(str(error)) from None
-        except OSError as error:
-            raise CommandError(f"{path}: {error.strerror}") from None
-        rows = sum(count for name, count in counts.items() if name != "blobs")
-        self.stdout.write(f"{path}: {rows} rows, {counts.get('blobs', 0)} streams imported; now run: manage.py verify")
+        said = moved(path, partial(import_instance, path))
+        self.stdout.write(f"{said} imported; now run: manage.py verify")
