@@ -43,7 +43,10 @@ def open_logs(
         streams: list[Stream] = []
         for number, path in enumerate(paths, 1):
             file = _received(Path(folder)) if path == STDIN else Path(path)
-            system = _is_system_log(path, file)
+            try:
+                system = _is_system_log(path, file)
+            except BundleError as error:
+                raise BundleError(f"{path}: {error}" if len(paths) > 1 else str(error)) from None
             source, kind = (Source.SYSLOG, "syslog") if system else (Source.APPLOG, "applog")
             name = f"{kind}/{'stdin.log' if path == STDIN else file.name}"
             stream = msgspec.structs.replace(file_stream(file, name, attempt.nodes), source=source)
@@ -68,7 +71,7 @@ def _is_system_log(path: str, file: Path) -> bool:
     except OSError as error:
         raise BundleError(error.strerror or "can't be read") from None
     if b"\x00" in head and not is_compressed(file.name) and head[:2] not in _UTF16:
-        raise BundleError(f"{path}: neither text nor a bundle: a folder, or one of {', '.join(ARCHIVES)}")
+        raise BundleError(f"neither text nor a bundle: a folder, or one of {', '.join(ARCHIVES)}")
     if path != STDIN and _SYSTEM_NAME.search(file.name):
         return True
     return bool(_SYSTEM_LINE.search(head))

@@ -94,3 +94,13 @@ def test_what_is_neither_text_nor_a_bundle_is_said(tmp_path: Path, capsys: pytes
     assert cli.main(["diagnose", str(tmp_path / "core.bin"), str(tmp_path / "none.log")]) == 2
     told = capsys.readouterr().err
     assert "neither text nor a bundle" in told and "none.log: no such file or folder" in told
+
+
+def test_the_file_that_is_wrong_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong, fine = tmp_path / "core.bin", tmp_path / "out.log"
+    wrong.write_bytes(b"\x7fELF\x00\x00\x01")
+    fine.write_text(CRASH)
+    assert cli.main(["diagnose", str(wrong)]) == 2
+    assert capsys.readouterr().err.startswith(f"{wrong}: neither text nor a bundle")
+    assert cli.main(["diagnose", str(fine), str(wrong)]) == 2
+    assert capsys.readouterr().err.startswith(f"{fine} {wrong}: {wrong}: neither text nor a bundle")

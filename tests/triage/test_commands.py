@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
@@ -14,6 +18,7 @@ from django.http import HttpRequest
 from tests.triage import cast
 from triage.management.commands import seed_demo
 from triage.models import Attempt, TriageState
+from triage.supervisor.ports import free_port
 
 pytestmark = pytest.mark.django_db
 
@@ -72,3 +77,17 @@ def test_waiting_ends_when_all_are_triaged_or_one_failed(tmp_path: Path) -> None
     out = io.StringIO()
     call_command("seed_demo", "--wait", "--timeout", "0", "--samples", str(tmp_path), stdout=out)
     assert "all 1 are triaged" in out.getvalue()
+
+
+@pytest.mark.parametrize("words", [["verify"], ["prune", "--dry-run"], ["export_instance", "all.tar"]])
+def test_a_database_that_does_not_answer_is_said_in_two_lines(words: list[str], tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, str(settings.BASE_DIR / "manage.py"), *words],
+        env={**os.environ, "DATABASE_URL": f"postgresql://nobody@127.0.0.1:{free_port()}/none"},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    first, second = ended.stderr.splitlines()
+    assert first.startswith("manage.py: the database: ") and "refused" in first
+    assert "manage.py doctor" in second
+    assert list(tmp_path.iterdir()) == []
