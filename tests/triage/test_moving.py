@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import zstandard
 from django.conf import settings as project
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
@@ -150,3 +154,28 @@ def test_what_is_no_whole_export_of_this_version_is_refused_and_leaves_nothing(
     older = elsewhere("import_instance", str(whole))
     assert older.returncode == 1 and f"this one lacks triage.{newest}" in older.stderr
     assert "Traceback" not in older.stderr
+
+
+DAMAGED: dict[str, dict[str, bytes]] = {
+    "no text": {"manifest.json": b"\xff\xfe{"},
+    "no object": {"manifest.json": b"[1, 2]"},
+    "no migrations": {"manifest.json": b'{"schema": "faultline.instance/1"}'},
+    "migrations of another kind": {"manifest.json": b'{"schema": "faultline.instance/1", "migrations": 7}'},
+    "a blob that leads out": {"manifest.json": b"", "blobs/../../out": b"x"},
+    "rows that are none": {"manifest.json": b"", "rows/account.EmailAddress.zst": zstandard.compress(b"no\trow\n")},
+}
+
+
+@pytest.mark.parametrize("members", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_export_is_refused_in_one_line(members: dict[str, bytes], tmp_path: Path) -> None:
+    migrations = sorted(".".join(key) for key in MigrationRecorder(connection).applied_migrations())
+    sound = json.dumps({"schema": "faultline.instance/1", "migrations": migrations, "counts": {}}).encode()
+    with tarfile.open(tmp_path / "all.tar", "w") as tar:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content or sound)
+            tar.addfile(member, io.BytesIO(content or sound))
+    with pytest.raises(CommandError, match=r"is damaged|is not an export") as refused:
+        call_command("import_instance", str(tmp_path / "all.tar"))
+    assert len(str(refused.value).splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["all.tar"]

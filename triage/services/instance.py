@@ -21,7 +21,7 @@ import zstandard
 from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.core.management.color import no_style
-from django.db import connection, models, transaction
+from django.db import DataError, IntegrityError, connection, models, transaction
 from django.db.migrations.recorder import MigrationRecorder
 
 from triage.models import Attempt, Stream
@@ -94,8 +94,12 @@ def import_instance(path: Path) -> dict[str, int]:
                             raise InstanceRefused(f"{path}: rows of {model._meta.label} are missing")
                 for statement in connection.ops.sequence_reset_sql(no_style(), _models()):
                     cursor.execute(statement)
-    except (tarfile.TarError, zstandard.ZstdError, KeyError, EOFError, json.JSONDecodeError) as error:
+    except InstanceRefused:
+        raise
+    except (tarfile.TarError, zstandard.ZstdError, LookupError, EOFError, ValueError, TypeError) as error:
         raise InstanceRefused(f"{path}: is damaged: {error}") from None
+    except (DataError, IntegrityError) as error:
+        raise InstanceRefused(f"{path}: is damaged: {' '.join(str(error).split())}") from None
     counts: dict[str, int] = manifest["counts"]
     return counts
 
@@ -128,7 +132,7 @@ def _copy_out(model: type[models.Model], file: Path) -> int:
 def _copy_in(cursor: Any, model: type[models.Model], packed: Any) -> int:
     table = connection.ops.quote_name(model._meta.db_table)
     reader = zstandard.ZstdDecompressor().stream_reader(packed)
-    with cursor.copy(f"COPY {table} ({_columns(model)}) FROM STDIN") as copy:
+    with connection.wrap_database_errors, cursor.copy(f"COPY {table} ({_columns(model)}) FROM STDIN") as copy:
         while block := reader.read(1 << 20):
             copy.write(block)
     return int(cursor.rowcount)
@@ -160,9 +164,10 @@ def _open(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Any:
     return content
 
 
-def _check(manifest: dict[str, Any], path: Path) -> None:
-    if manifest.get("schema") != SCHEMA:
-        raise InstanceRefused(f"{path}: is not an export of this kind: {manifest.get('schema')!r}")
+def _check(manifest: Any, path: Path) -> None:
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
+        schema = manifest.get("schema") if isinstance(manifest, dict) else None
+        raise InstanceRefused(f"{path}: is not an export of this kind: {schema!r}")
     theirs, ours = set(manifest["migrations"]), set(_migrations())
     if theirs != ours:
         new, old = sorted(theirs - ours), sorted(ours - theirs)
