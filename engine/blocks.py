@@ -65,7 +65,7 @@ class Block(msgspec.Struct):
     """Regions that end in this block; they may have begun before it."""
 
 
-class Around(msgspec.Struct, frozen=True):
+class Around(msgspec.Struct, frozen=True, gc=False):
     """The lines around another one, made readable only when somebody asks for them."""
 
     lines_before: tuple[bytes, ...] = ()

@@ -176,7 +176,9 @@ def read_folder(folder: Path, path: str) -> Bundle:
     """A folder as a Bundle. Raises BundleError."""
     manifest = folder / "attempt.yaml"
     if not manifest.is_file():
-        raise BundleError("attempt.yaml: is missing")
+        raise BundleError(
+            "attempt.yaml: is missing; without one, name each log file of one job, like slurm-7.out kernel-gpu-02.log"
+        )
     try:
         with manifest.open("rb") as content:
             attempt = parse_attempt(content.read(MAX_MANIFEST + 1))

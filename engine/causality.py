@@ -17,16 +17,16 @@ from engine.findings import Finding
 from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role, Source
 from engine.refute import Known, against, is_end, is_strong, without_its_log
 from engine.series import SLOWDOWN
-from engine.shared import by_the_middle, place_of, said_alike
+from engine.shared import Clock, by_the_middle, place_of, said_alike
 
 SAME_CLOCK = 2.0
 """Seconds by which two lines of one node may be out of order."""
 TWO_CLOCKS = 15.0
 """Seconds by which two nodes' clocks may differ when nothing more is known."""
 TIED = 10.0
-"""Causes that began within so many seconds of each other on different nodes cannot be ordered."""
-TIED_LOOSE = 60.0
-"""The same where the clock of one of the nodes has nothing to go by."""
+"""Causes that began within so many seconds of each other on different nodes cannot be ordered; more
+where the clock of one of the nodes has nothing to go by, or is wrong.
+"""
 
 SOON_SAID = 600.0
 """Seconds after its neighbours in which a launcher's line without a time may have been written."""
@@ -68,7 +68,7 @@ class Choice(msgspec.Struct):
     shared: tuple[str, ...] = ()
     """Nodes that lost the same thing at once, none of which is blamed: it lies in what they share."""
     loose: tuple[str, ...] = ()
-    """Nodes of rivals whose clocks had nothing to go by, which is why nothing orders them."""
+    """Nodes of rivals whose clocks are not to be believed, which is why nothing orders them."""
 
 
 def rank_class(finding: Finding) -> int:
@@ -104,12 +104,12 @@ def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: boo
         _explain(stage)
         roots = _without_external([r for r in stage if r.open], choice)
         if roots:
-            _order(roots, known.loose_clocks)
+            _order(roots, known.clocks)
             found = [r.finding for r in roots if r.open]
             found += _which_was_lost(found, [r.finding for r in ruled if r.refuted is None])
             _settle(choice, found, attempt, alive, known.heard)
             if choice.ambiguous:
-                choice.loose = tuple(node for node in choice.nodes if node in known.loose_clocks)
+                choice.loose = tuple(node for node in choice.nodes if node in known.clocks)
             break
     if choice.roots and is_strong(choice.roots[0]):
         for one in ruled:
@@ -180,6 +180,8 @@ def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> boo
             continue
         if other.rule.id == SLOWDOWN:
             return True  # the whole job's, whichever rank's log told of it
+        if finding.node is None and finding.rule.blames == "none":
+            return True  # it speaks of the whole job itself
         if other.node is not None and other.node not in attempt.nodes:
             if _at_once(finding, other):
                 return True
@@ -339,7 +341,7 @@ def _earlier(finding: Finding, external: Finding) -> bool:
     return finding.onset < external.first - 5.0
 
 
-def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
+def _order(roots: list[Ruled], clocks: dict[str, Clock]) -> None:
     """The first cause that stopped the job is the root; what came clearly later met a job that was failing already."""
     timed = [r for r in roots if r.finding.onset is not None]
     if not timed:
@@ -352,7 +354,9 @@ def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
             continue
         gap = _gap(first.finding, one.finding)
         where = _place(one.finding)
-        reach = TIED_LOOSE if where and at and loose.intersection((where, at)) else TIED
+        reach = TIED
+        if where and at and where != at:
+            reach += _off(clocks, at, first.finding) + _off(clocks, where, one.finding)
         if gap is None or gap > reach or (where == at and gap > SAME_CLOCK):
             one.later_than = first.finding
     if any(r.open and _has_own_time(r.finding) for r in roots):
@@ -368,6 +372,12 @@ def _order(roots: list[Ruled], loose: frozenset[str]) -> None:
             same_place = [r for r in better if where is None or place_of(r.finding) == where]
             if rank_class(one.finding) > best and same_place:
                 one.later_than = same_place[0].finding
+
+
+def _off(clocks: dict[str, Clock], node: str, finding: Finding) -> float:
+    """Seconds by which the node's own word on when it happened may be wrong."""
+    clock, at = clocks.get(node), finding.first
+    return clock.off(at) if clock is not None and at is not None else 0.0
 
 
 def _has_own_time(finding: Finding) -> bool:

@@ -123,14 +123,16 @@ def _oddities() -> Database:
 
 def slices(data: bytes, start: int, end: int, size: int = SLICE) -> Iterator[Slice]:
     """The lines of [start, end), some at a time, without colours, NUL bytes and JSON's escapes."""
-    odd = bool(_oddities().found_in(memoryview(data)[start:end]))
     while start < end:
         stop = data.rfind(b"\n", start, min(start + size, end)) + 1 if end - start > size else end
         if not stop:
             stop = data.find(b"\n", start + size, end) + 1 or end
-        raw = data[start:stop] if odd else b""
-        cleaned = _flat(_plain(raw))
-        yield Slice(data, start, stop, cleaned if cleaned != raw else None)
+        cleaned = None
+        if _oddities().found_in(memoryview(data)[start:stop]):
+            raw = data[start:stop]
+            cleaned = _flat(_plain(raw))
+            cleaned = None if cleaned == raw else cleaned
+        yield Slice(data, start, stop, cleaned)
         start = stop
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine import __version__
+from engine.hostlist import BadHostlist, expand_hostlist
 from engine.model import Outcome
 from engine.ruleset import Ruleset, RulesetError, check_file, load_ruleset
 
@@ -61,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     diagnose.add_argument("--job", default="", help="of log files: the job's id")
     diagnose.add_argument("--state", default="", help="of log files: how the job ended, e.g. FAILED")
-    diagnose.add_argument("--nodes", default="", help="of log files: the job's nodes, parted by commas")
+    diagnose.add_argument(
+        "--nodes", type=_nodes, default=[], help="of log files: the job's nodes, as Slurm writes them: gpu-[01-16,20]"
+    )
     diagnose.add_argument(
         "--exit-by-verdict",
         action="store_true",
@@ -109,6 +112,13 @@ def _threads(text: str) -> int:
     return int(text)
 
 
+def _nodes(text: str) -> list[str]:
+    try:
+        return expand_hostlist(text)
+    except BadHostlist as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of nodes: {error}") from None
+
+
 def _ruleset(args: argparse.Namespace) -> Ruleset:
     named = [Path(folder) for folder in os.environ.get("FAULTLINE_RULES", "").split(os.pathsep) if folder]
     return load_ruleset([*named, *args.rules])
@@ -119,12 +129,11 @@ def _diagnose(args: argparse.Namespace) -> int:
     from engine.loose import is_loose, open_logs
 
     ruleset = _ruleset(args)
-    nodes = [node.strip() for node in args.nodes.split(",") if node.strip()]
     logs = [path for path in args.paths if is_loose(path)]
     answers = [open_bundle(Path(path)) for path in args.paths if path not in logs]
     names = [path for path in args.paths if path not in logs]
     if logs:
-        answers.append(open_logs(logs, state=args.state, nodes=nodes, job=args.job))
+        answers.append(open_logs(logs, state=args.state, nodes=args.nodes, job=args.job))
         names.append(" ".join(logs))
     codes = [OK]
     for name, opened in zip(names, answers, strict=True):

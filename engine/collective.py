@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -77,7 +77,7 @@ class Missing(msgspec.Struct):
     nodes: tuple[str, ...] = ()
     by: str = ""
     """watchdog | flight recorder | report of the ranks | words of its peers | use of the GPUs | reports of
-    stragglers"""
+    stragglers | start of the communicators | silence of the nodes"""
     seq: str = ""
     facts: list[Fact] = []
     since: float | None = None
@@ -322,11 +322,24 @@ def still_preparing(placed: Sequence[Placed]) -> list[Fact]:
     return facts
 
 
-def who_is_missing(placed: Sequence[Placed], dumps: Dumps, places: Places, streams: Sequence[Stream]) -> Missing:
-    """Ranks that the others waited for, and what they said last."""
-    missing = _by_dumps(dumps) or _by_report(placed, places) or _by_watchdog(placed, places)
+def who_is_missing(
+    placed: Sequence[Placed],
+    dumps: Dumps,
+    places: Places,
+    streams: Sequence[Stream],
+    lacking: Collection[int] = (),
+) -> Missing:
+    """Ranks that the others waited for, and what they said last. `lacking`: ranks that a report of the others lists."""
+    missing = _by_dumps(dumps) or _by_report(placed, places, lacking) or _by_watchdog(placed, places)
     if missing is None:
         return _by_peers(placed, places, streams) or Missing()
+    return with_last_words(missing, places, streams)
+
+
+def with_last_words(missing: Missing, places: Places, streams: Sequence[Stream]) -> Missing:
+    """With the nodes of the ranks that are missing, and what these said last."""
+    if not missing.ranks:
+        return missing
     missing.nodes = tuple(sorted({places.ranks[rank] for rank in missing.ranks if rank in places.ranks}))
     if len(missing.ranks) <= 8:
         said = last_words(_logs_of(missing.ranks, places, streams))
@@ -372,9 +385,9 @@ def _by_watchdog(placed: Sequence[Placed], places: Places) -> Missing | None:
     return None
 
 
-def _by_report(placed: Sequence[Placed], places: Places) -> Missing | None:
-    """Ranks of which a report of the others says that they did not come (desync report, monitored barrier)."""
-    named: set[int] = set()
+def _by_report(placed: Sequence[Placed], places: Places, lacking: Collection[int]) -> Missing | None:
+    """Ranks of which a report of the others says that they did not come (desync report, monitored barrier, stall)."""
+    named = {rank for rank in lacking if rank in places.ranks}
     for one in placed:
         listed = re.findall(r"\d+", one.hit.captures.get("absent", "")) if one.aside is None else []
         named |= {rank for text in listed if (rank := whole(text)) is not None and rank in places.ranks}

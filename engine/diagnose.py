@@ -7,18 +7,35 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from statistics import median
 from typing import BinaryIO, cast
 
 import msgspec
 
-from engine import causality, collective, crashes, firewall, idle, outcome, pace, refute, series, shared, stacks, story
+from engine import (
+    absent,
+    addresses,
+    causality,
+    collective,
+    crashes,
+    firewall,
+    idle,
+    outcome,
+    pace,
+    pauses,
+    refute,
+    series,
+    shared,
+    stacks,
+    stalls,
+    story,
+)
 from engine.clock import StreamClock, parse_time, zone_by_span
 from engine.coverage import coverage
 from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
 from engine.findings import (
+    AROUND,
+    SETTLE,
     Placed,
-    Window,
     attempt_window,
     blame_the_checked,
     group,
@@ -28,18 +45,19 @@ from engine.findings import (
     place_daemons,
     slowing,
 )
-from engine.lines import FARTHEST_ZONE, ZONE_GRID, Line
+from engine.lines import Line
+from engine.linklayer import Layers, decide_layers
 from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream
 from engine.origin import Places
 from engine.parallel import UnreadableError, scan_all
 from engine.progress import Progress, read_progress
 from engine.ruleset import Ruleset
 from engine.scan import Hit, Scanner, StreamScan
+from engine.skew import Skews, launches, skews
 from engine.told import Told
 from engine.uptime import Boot, boot_by_header, boot_by_neighbours, boot_by_samples
+from engine.window import Window
 
-MIN_SKEW, MAX_SKEW = 90.0, 6 * 3600.0
-"""A node's clock counts as skewed when it is off by at least, at most so many seconds."""
 MOST_COUNTED = 8
 """Logs in which an unknown way of writing progress is looked for."""
 _BEGAN = re.compile(r"container: .*State=(?:running|terminated)|event: .*Reason=Started\b")
@@ -84,24 +102,32 @@ def diagnose(
     read = _read(attempt, streams, scanner, threads)
     places = read.places
     measured = series.read_series(streams, ruleset, places, read.window)
-    placed, clocks = _place(read, measured)
+    placed, clocks, off = _place(read, measured)
     window = read.window
-    progress = read_progress(
-        [(scan, clocks[scan.stream.name], places.stream_node(scan.stream)) for scan in read.scans], window
-    )
+    progress = read_progress(read.scans, clocks, places, off, window)
+    progress.slowdown = progress.slowdown or pauses.lengthened(progress.steps)
     placed += series.as_placed(measured, places)
+    decide_layers(placed, Layers(read.scans, places))
     dumps = collective.read_dumps(streams, places)
-    missing = collective.who_is_missing(placed, dumps, places, streams)
+    stalled = stalls.read_reports(read.scans)
+    missing = collective.who_is_missing(placed, dumps, places, streams, stalls.lagging(stalled))
+    heard = _heard(read, clocks, off)
+    if not (missing.ranks or missing.nodes or progress.steps):
+        missing = collective.with_last_words(
+            absent.from_the_start(placed, _spoke(read, placed, heard), places, window), places, streams
+        )
     if not (missing.ranks or missing.nodes):
         missing = idle.waited_for(measured.series, progress.stopped_at(window), window, places)
     if not (missing.ranks or missing.nodes) and progress.slowdown is not None:
         missing = collective.slowest(placed, progress.slowdown.since, places)
     mismatch = [] if dumps.dumps else collective.watchdog_mismatch(placed)
     preparing = [] if progress.steps else collective.still_preparing(placed)
-    stuck = stacks.elsewhere(read.scans, missing.ranks)
+    stuck = stacks.elsewhere(read.scans, missing, places)
     refused = firewall.turned_away(placed, places)
+    astray = addresses.out_of_reach(placed, places)
     crashed = crashes.own_crashes(placed)
-    facts = [*dumps.facts, *mismatch, *missing.facts, *preparing, *stuck, *refused, *crashed]
+    crossed = stalls.cross_waits(stalled)
+    facts = [*dumps.facts, *mismatch, *crossed, *missing.facts, *preparing, *stuck, *refused, *astray, *crashed]
     placed += _concluded(facts, read, scanner, clocks)
     placed += _slowdown(progress)
     blame_the_checked(placed)
@@ -110,11 +136,13 @@ def diagnose(
     trouble = refute.trouble_began(placed, progress, window)
     slowed_at = outcome.slowed_at(attempt, progress)
     if slowed_at is not None:
-        slowing(placed, slowed_at)
+        # What makes pauses longer is said in them; what makes iterations slower may creep up before.
+        in_pauses = progress.slowdown is not None and progress.slowdown.pauses
+        slowing(placed, slowed_at, SETTLE if in_pauses else AROUND)
     lapse_healed(placed, trouble, progress.last_at)
     findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
     stuck_since = missing.since if missing.since is not None else trouble
-    view = outcome.first_view(attempt, progress, findings, window, stuck_since)
+    view = outcome.first_view(attempt, progress, findings, window, stuck_since, missing.since)
     known = refute.Known(
         progress=progress,
         window=window,
@@ -122,9 +150,9 @@ def diagnose(
         kernel_logs=_kernel_logs(read),
         has_job_log=any(scan.stream.source is Source.APPLOG and scan.lines for scan in read.scans),
         degraded=view.may_be_degraded,
-        loose_clocks=shared.loose_clocks(placed, window.end),
+        clocks=shared.loose_clocks(placed, window.end),
         missing=frozenset(missing.ranks),
-        heard=_heard(read, clocks),
+        heard=heard,
         began=any(_BEGAN.match(fact.text) for fact in read.facts),
     )
     choice = causality.choose(findings, known, attempt)
@@ -162,7 +190,7 @@ def _kernel_logs(read: Evidenced) -> frozenset[str]:
     return frozenset(node for node in named | hosts if node)
 
 
-def _heard(read: Evidenced, clocks: dict[str, StreamClock]) -> dict[str, float]:
+def _heard(read: Evidenced, clocks: dict[str, StreamClock], off: Skews) -> dict[str, float]:
     """Node -> when it was last heard of in the job's logs, by ordinary lines."""
     last: dict[str, float] = {}
     for scan in read.scans:
@@ -171,8 +199,18 @@ def _heard(read: Evidenced, clocks: dict[str, StreamClock]) -> dict[str, float]:
             node = read.places.known(read.places.node_of(line, scan.stream, {}, rank))
             at = clocks[scan.stream.name].resolve(stamp).at
             if node is not None and at is not None:
+                at -= off.ahead(scan.stream.source, node)
                 last[node] = max(at, last.get(node, at))
     return last
+
+
+def _spoke(read: Evidenced, placed: Sequence[Placed], heard: dict[str, float]) -> set[str]:
+    """Nodes of which the job's own logs hold a line."""
+    logs = [scan for scan in read.scans if scan.stream.source is Source.APPLOG and scan.lines]
+    own = {read.places.stream_node(scan.stream) for scan in logs}
+    # What others say of a node, as srun does, is no word of its own.
+    own |= {p.node for p in placed if p.hit.source is Source.APPLOG and not {"node", "tasks"} & p.hit.captures.keys()}
+    return {node for node in own if node is not None} | heard.keys()
 
 
 def _concluded(
@@ -186,7 +224,7 @@ def _concluded(
         clock = clocks.get(stream.name) or StreamClock(
             read.window.start, read.window.end, scan.samples, about=read.window.about
         )
-        placed += place(scan, read.places, clock, read.window, 0.0)
+        placed += place(scan, read.places, clock, read.window, Skews())
     return placed
 
 
@@ -196,12 +234,12 @@ def _slowdown(progress: Progress) -> list[Placed]:
         return []
     mark = slow.step.mark
     how_long = "on" if slow.until is None else "for a while"
-    took = f"an iteration took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s"
+    took = f"{slow.what} took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s"
     said = f"from here {how_long} {took}: {mark.text[:160]}"
     rule = series.slowdown_rule()
     hit = Hit(
         rule=rule,
-        captures={},
+        captures={"what": "Pauses between iterations became longer" if slow.pauses else "Iterations became slower"},
         stream=slow.step.stream,
         source=Source.APPLOG,
         offset=mark.offset,
@@ -280,16 +318,17 @@ def _scan_facts(stream: Stream, facts: Sequence[Fact], scanner: Scanner) -> Stre
     return scan
 
 
-def _place(read: Evidenced, measured: series.Measured) -> tuple[list[Placed], dict[str, StreamClock]]:
+def _place(read: Evidenced, measured: series.Measured) -> tuple[list[Placed], dict[str, StreamClock], Skews]:
     clocks = _clocks(read, measured)
-    shifts = _skews(read, clocks)
-    window = read.window = msgspec.structs.replace(read.window, launches=_launches(read, clocks, shifts))
+    off = skews(read.scans, clocks, read.places, read.window)
+    launched: dict[str, float] = {}
+    for node, at in launches(read.scans, clocks, read.places):
+        launched.setdefault(node, at - off.ahead(Source.SYSLOG, node))
+    window = read.window = msgspec.structs.replace(read.window, launches=launched)
     placed: list[Placed] = []
     for scan in read.scans:
-        node = read.places.stream_node(scan.stream)
-        shift = shifts.get(node or "", 0.0) if scan.stream.source is Source.SYSLOG else 0.0
-        placed += place(scan, read.places, clocks[scan.stream.name], window, shift)
-    return placed, clocks
+        placed += place(scan, read.places, clocks[scan.stream.name], window, off)
+    return placed, clocks, off
 
 
 def _clocks(read: Evidenced, measured: series.Measured) -> dict[str, StreamClock]:
@@ -363,53 +402,3 @@ def _system_zone(scans: Sequence[StreamScan], of_jobs: dict[str, StreamClock], w
         return spanned
     shifts = {clock.told_shift for clock in of_jobs.values()} - {None}
     return shifts.pop() or 0.0 if len(shifts) == 1 else 0.0
-
-
-def _launches(read: Evidenced, clocks: dict[str, StreamClock], shifts: dict[str, float]) -> dict[str, float]:
-    """When each node's slurmd launched the job, by its corrected clock."""
-    found: dict[str, float] = {}
-    for node, at in _own_launches(read, clocks):
-        found.setdefault(node, at - shifts.get(node, 0.0))
-    return found
-
-
-def _own_launches(read: Evidenced, clocks: dict[str, StreamClock]) -> Iterator[tuple[str, float]]:
-    for scan in read.scans:
-        node = read.places.stream_node(scan.stream)
-        if scan.stream.source is not Source.SYSLOG or node is None:
-            continue
-        for hit in scan.hits:
-            if hit.rule.id == "origin.slurmd-launch" and hit.captures.get("job") == read.attempt.workload.id:
-                at = clocks[scan.stream.name].resolve(hit.stamp).at
-                if at is not None:
-                    yield node, at
-
-
-def _told_wrong(read: Evidenced) -> dict[str, float]:
-    """Seconds by which a node's clock is ahead, by its time service: said again and again, and not set right since."""
-    found: dict[str, float] = {}
-    for scan in read.scans:
-        node = read.places.stream_node(scan.stream)
-        if scan.stream.source is not Source.SYSLOG or node is None:
-            continue
-        said = [hit for hit in scan.hits if hit.rule.id == "origin.clock-step"]
-        if not all("clock wrong by" in hit.text for hit in said):
-            continue  # before and after it was set its lines are by different clocks
-        off = [-float(hit.captures["seconds"]) for hit in said]
-        if len(off) >= 2 and max(off) - min(off) < MIN_SKEW / 9 and MIN_SKEW < abs(median(off)) < MAX_SKEW:
-            found[node] = median(off)
-    return found
-
-
-def _skews(read: Evidenced, clocks: dict[str, StreamClock]) -> dict[str, float]:
-    """Seconds by which each node's clock is ahead, from the moment at which its slurmd launched this job, else as its
-    time service tells.
-    """
-    shifts, launched = _told_wrong(read), dict[str, float]()
-    for node, at in _own_launches(read, clocks):
-        start = read.window.start
-        off = abs(at - start) if start is not None else 0.0
-        whole_zones = abs(off - round(off / ZONE_GRID) * ZONE_GRID) < MIN_SKEW and off < FARTHEST_ZONE
-        if start is not None and off > MIN_SKEW and (off < MAX_SKEW or whole_zones):
-            launched.setdefault(node, at - start)
-    return shifts | launched

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from math import inf
 from statistics import median_low
 
 import msgspec
 
 from engine.clock import Resolved, StreamClock
 from engine.model import Attempt, Role, Signal, Source
+from engine.neighbours import LINES_BACK
 from engine.origin import Places, normal_device
 from engine.ruleset import Rule
 from engine.scan import Hit, StreamScan
+from engine.skew import Skews
+from engine.window import Window
 
-SLACK_BEFORE = 60.0
-"""Seconds before the start in which a line still belongs to the attempt (prolog, clocks)."""
-SLACK_LAUNCH = 5.0
-"""The same on a node whose own slurmd tells when it launched the job."""
 SLACK_CAUSE = 30.0
 """Seconds after the end at which a fault may still be written and have caused it."""
-SLACK_AFTER = 600.0
-"""Seconds after the end in which a line may still report the failure (node declared down, epilog)."""
 
 SETTLE = 60.0
 """Seconds within which a job that a passing condition stopped would show it."""
@@ -39,7 +39,7 @@ _DAEMON = re.compile(r"slurmstepd: |pyxis: |slurmd\[")
 _JOB = re.compile(r"\d+")
 
 
-class Placed(msgspec.Struct):
+class Placed(msgspec.Struct, gc=False):
     """A hit with its place and time."""
 
     hit: Hit
@@ -58,6 +58,12 @@ class Placed(msgspec.Struct):
     """Of a metric: the last sample that shows it; None where it did not end."""
     again: float | None = None
     """Of a counter: when it grew last."""
+    at_least: bool = False
+    """Is its time only that of the last line before it that has one, with none after it? It may be much later."""
+    at_most: float | None = None
+    """Where its time is only borrowed from a line before it: that of the next line that has one, close behind it."""
+    corrected: bool = False
+    """Was the error of its node's clock taken off its time?"""
 
     def order(self) -> tuple[float, str, int, int, str, str]:
         """By time; at one moment by place and content, so that other file names change nothing."""
@@ -124,40 +130,24 @@ def title_of(rule: Rule, captures: dict[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: captures.get(found[1], found[0]), rule.title)
 
 
-class Window(msgspec.Struct, frozen=True):
-    """The attempt in time."""
-
-    start: float | None
-    end: float | None
-    launches: dict[str, float] = {}
-    """node -> when its own slurmd launched the job, by its (corrected) clock"""
-    about: float | None = None
-    """A moment near the attempt by what its logs date themselves, where nothing tells start or end."""
-
-    def before(self, at: float, node: str | None = None) -> bool:
-        if node in self.launches:
-            return at < self.launches[node] - SLACK_LAUNCH
-        return self.start is not None and at < self.start - SLACK_BEFORE
-
-    def after(self, at: float) -> bool:
-        return self.end is not None and at > self.end + SLACK_AFTER
-
-
-def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, shift: float) -> list[Placed]:
-    """Give every hit of one stream its time and place. `shift` is taken off the times of a node's skewed clock."""
+def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, off: Skews) -> list[Placed]:
+    """Give every hit of one stream its time and place. What a node's clock is `off` by is taken off its times."""
     out = []
     strangers = {hit.captures["pid"] for hit in scan.hits if "pid" in hit.captures and _other_job(hit, places)}
+    ended = clock.resolve(scan.last).at if scan.last is not None else None
+    timed = _Timed(scan, clock)
     outsiders = {hit.captures["pid"] for hit in scan.hits if "pid" in hit.captures and _other_pod(hit, scan, places)}
     for hit in scan.hits:
+        rank = places.rank_of(hit.cleaned, scan.stream, hit.captures)
+        node = places.node_of(hit.cleaned, scan.stream, hit.captures, rank)
         resolved = clock.resolve(hit.stamp)
+        shift = off.ahead(scan.stream.source, _writer(hit, scan, places))
         if shift and resolved.at is not None:
             resolved = Resolved(
                 resolved.at - shift, f"{resolved.clock}, corrected by {-shift:+.0f} s for this node's clock"
             )
         if hit.inherited and resolved.at is not None:
             resolved = Resolved(resolved.at, f"inherited: from {hit.inherited}")
-        rank = places.rank_of(hit.cleaned, scan.stream, hit.captures)
-        node = places.node_of(hit.cleaned, scan.stream, hit.captures, rank)
         if hit.rule.family == "switch" and "node" not in hit.captures and not places.known(node):
             node = None  # a switch is no node of the job; whose port it was must be told by the line
         peer = places.peer_of(hit.captures["peer"]) if hit.captures.get("peer") else None
@@ -174,6 +164,9 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
             device,
             peer,
             elapsed=max(elapsed_of(hit.captures), hit.rule.delay),
+            at_least=_after_all(hit, resolved.at, None if ended is None else ended - shift),
+            at_most=None if (behind := timed.behind(hit)) is None else behind - shift,
+            corrected=bool(shift),
         )
         # The kernel names a killed process twice, and its job only once.
         if _other_job(hit, places) or (hit.rule.family == "kernel" and hit.captures.get("pid") in strangers):
@@ -183,6 +176,47 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
             one.aside = "the process belonged to another pod than the job's" if outside else _aside(one, places, window)
             out.append(one)
     return out
+
+
+def _after_all(hit: Hit, at: float | None, ended: float | None) -> bool:
+    """Does the line stand behind the last one of its stream that has a time?"""
+    borrowed = hit.inherited is not None and not hit.earliest_unknown
+    return borrowed and at is not None and ended is not None and ended <= at
+
+
+def _writer(hit: Hit, scan: StreamScan, places: Places) -> str | None:
+    """The node whose clock stamped the line, whichever it speaks of; None where that is not known.
+
+    In a log of many nodes a time that a line has from another one may be of any node's clock.
+    """
+    if (node := places.stream_node(scan.stream)) is not None or scan.stream.source is not Source.APPLOG:
+        return node
+    if hit.inherited is not None:
+        return None
+    return places.known(places.node_of(hit.cleaned, scan.stream, {}, places.rank_of(hit.cleaned, scan.stream, {})))
+
+
+class _Timed:
+    """The hits and the progress of a stream that have a time of their own."""
+
+    def __init__(self, scan: StreamScan, clock: StreamClock) -> None:
+        self._scan, self._clock = scan, clock
+
+    @cached_property
+    def _lines(self) -> list[tuple[int, float]]:
+        own = [(hit.line, hit.stamp) for hit in self._scan.hits if hit.inherited is None]
+        own += [(mark.line, mark.stamp) for mark in self._scan.marks if mark.exact]
+        timed = ((line, self._clock.resolve(stamp).at) for line, stamp in own if stamp is not None)
+        return sorted((line, at) for line, at in timed if at is not None)
+
+    def behind(self, hit: Hit) -> float | None:
+        """Of a line whose time is borrowed from one before it: the time of the next one close behind it."""
+        if hit.inherited is None or hit.earliest_unknown:
+            return None
+        at = bisect_right(self._lines, (hit.line, inf))
+        if at == len(self._lines) or self._lines[at][0] > hit.line + LINES_BACK:
+            return None
+        return self._lines[at][1]
 
 
 def _at_each_node(placed: Placed, places: Places) -> list[Placed]:
@@ -326,11 +360,11 @@ def lapse_healed(placed: list[Placed], trouble: float | None, last_progress: flo
             one.aside = f"the condition ended by itself ({end.hit.text[:80]})"
 
 
-def slowing(placed: list[Placed], since: float) -> None:
+def slowing(placed: list[Placed], since: float, around: float = AROUND) -> None:
     """What a job that slowed down at `since` may be slow by: what was said again and again from then on."""
     told: Counter[tuple[str, str | None]] = Counter()
     for one in placed:
-        if one.rule.slows and not one.aside and one.at is not None and one.at >= since - AROUND:
+        if one.rule.slows and not one.aside and one.at is not None and one.at >= since - around:
             told[one.rule.id, one.node] += OFTEN if one.hit.source is Source.METRIC else one.hit.count
     in_all: Counter[str] = Counter()
     most: Counter[str] = Counter()

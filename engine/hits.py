@@ -6,12 +6,12 @@ import msgspec
 
 from engine.blocks import Around
 from engine.clock import Stamp
-from engine.lines import Line
+from engine.lines import Line, whole
 from engine.model import Source, Stream
 from engine.rule import Rule
 
 
-class Hit(msgspec.Struct):
+class Hit(msgspec.Struct, gc=False):
     """One line that a rule matched, as the scan saw it."""
 
     rule: Rule
@@ -34,7 +34,7 @@ class Hit(msgspec.Struct):
     """No line before it has a time: it may be much older than its stamp says."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class Mark(msgspec.Struct, frozen=True, gc=False):
     """One line of progress."""
 
     stamp: Stamp | None
@@ -50,6 +50,11 @@ class Mark(msgspec.Struct, frozen=True):
     sha256: str
     skipped: bool = False
     """Between the one before in the stream and this one there may be others, which were not read."""
+
+    @property
+    def number(self) -> int | None:
+        """Of the iteration; None where the line tells none."""
+        return whole(self.captures.get("step", "").replace(",", ""))
 
 
 class StreamScan(msgspec.Struct):

@@ -12,9 +12,9 @@ from statistics import median
 from engine.clock import Stamp
 from engine.collective import Missing
 from engine.facts import Fact
-from engine.findings import Window
 from engine.origin import Places
 from engine.series import Series
+from engine.window import Window
 
 LEAST_STILL = 480.0
 """Seconds without progress from which on what a GPU does tells who waits and who is waited for."""

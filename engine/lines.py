@@ -114,7 +114,7 @@ _RAISED = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:: |(?:Error|Exception|Interrupt|Exit
 """The last line of one."""
 
 
-class Line(msgspec.Struct):
+class Line(msgspec.Struct, gc=False):
     """A line without its envelopes."""
 
     texts: list[str]
@@ -164,6 +164,10 @@ class Line(msgspec.Struct):
     def lane(self) -> tuple[Any, ...]:
         """Who wrote the line, for putting a traceback together out of interleaved lines."""
         return (self.pod, self.node, self.rank, self.local_rank, self.ip, self.pid)
+
+
+RANK = 2
+"""Of a line's lane."""
 
 
 def strip_ansi(raw: bytes) -> bytes:
@@ -290,7 +294,7 @@ def _peel_once(line: Line, text: str) -> None:
             line.texts[0] = text[found.end() :]
             return
     elif head.isdigit() or head == " ":
-        found = _CRI.match(text)
+        found = _CRI.match(text) if text[10:11] == "T" else None
         if found:
             stamp = parse_time(found[1])
             if stamp:
@@ -299,8 +303,9 @@ def _peel_once(line: Line, text: str) -> None:
             line.shipped = True
             line.texts[0] = text[found.end() :]
             return
-        found = _SRUN.match(text)
-        if found and line.rank is None and (not line.stamps or (line.shipped and len(line.stamps) == 1)):
+        is_first = line.rank is None and (not line.stamps or (line.shipped and len(line.stamps) == 1))
+        found = _SRUN.match(text) if is_first else None
+        if found:
             line.rank = int(found[1])
             line.texts[0] = text[found.end() :]
             return
@@ -313,13 +318,15 @@ def _peel_once(line: Line, text: str) -> None:
     if line.node is not None and line.tag is None and text.startswith("kernel: "):
         line.tag, line.texts[0] = "kernel", text[len("kernel: ") :]
         return
+    if not text[0].isalnum():
+        return
     found = _NCCL.match(text)
     if found:
         line.host, line.gpu = line.host or found[1], whole(found[4])
         line.texts[0] = text[found.end() :]
         return
-    found = _COMPOSE.match(text)
-    if found and not line.stamps and "-" in found[1]:
+    found = None if line.stamps else _COMPOSE.match(text)
+    if found and "-" in found[1]:
         line.pod = line.pod or found[1]
         line.texts[0] = text[found.end() :]
         return
@@ -339,7 +346,8 @@ def _peel_journal(line: Line, name: str, value: str) -> None:
 
 
 def _peel_bracket(line: Line, text: str) -> bool:
-    found = _TORCHRUN.match(text)
+    inside = text[1:2]
+    found = _TORCHRUN.match(text) if inside in "rdnRt" else None
     if found:
         number = int(found[2])
         kind = found[1].lower()
@@ -350,12 +358,13 @@ def _peel_bracket(line: Line, text: str) -> bool:
             line.local_rank = number
         line.texts[0] = text[found.end() :]
         return True
-    found = _MPIRUN.match(text) or (_PREPENDED.match(text) if line.rank is None and not line.stamps else None)
+    if inside.isdigit():
+        found = _MPIRUN.match(text) or (_PREPENDED.match(text) if line.rank is None and not line.stamps else None)
     if found:
         line.rank = whole(found[1])
         line.texts[0] = text[found.end() :]
         return True
-    found = _KUBECTL.match(text)
+    found = None if inside.isupper() else _KUBECTL.match(text)
     if found:
         line.pod = found[1]
         line.texts[0] = text[found.end() :]
@@ -370,13 +379,14 @@ def _peel_stamp(line: Line, text: str) -> bool:
     stamp, end = found
     line.stamps.append(stamp)
     rest = text[end:]
-    glog = _GLOG_TAIL.match(rest) if text.lstrip("[")[:1] in "IWEF" else None
+    glog = _GLOG_TAIL.match(rest) if text[0] in "[IWEF" and text.lstrip("[")[:1] in "IWEF" else None
     if glog:
         line.texts[0] = rest[glog.end() :]
         return True
     of_dmesg = stamp.kind == "uptime" or text.startswith("[")
     named = _DAEMON_HOST if of_dmesg else _SYSLOG_HOST
-    host = named.match(rest) if line.tag is None and rest.startswith(" ") else None
+    is_named = line.tag is None and rest.startswith(" ") and rest[1:2].isalnum()
+    host = named.match(rest) if is_named else None
     if host:
         line.host = host[1]
         rest = rest[host.end() :]
@@ -386,7 +396,7 @@ def _peel_stamp(line: Line, text: str) -> bool:
             rest = rest[tag.end() :]
         line.texts[0] = rest
         return True
-    kernel = _KERNEL.match(rest) if line.tag is None and rest.startswith(" ") else None
+    kernel = _KERNEL.match(rest) if is_named and "kernel" in rest else None
     if kernel:
         line.host, line.tag, line.texts[0] = line.host or kernel[1], "kernel", rest[kernel.end() :]
         return True

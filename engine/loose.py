@@ -19,6 +19,11 @@ from engine.model import Attempt, Source, Stream, Workload
 STDIN = "-"
 _HEAD = 64 << 10
 _SYSTEM_NAME = re.compile(r"syslog|messages|kern|dmesg|journal", re.IGNORECASE)
+_KIND_OF_LOG = re.compile(
+    r"^(?:kernel|kern|dmesg|syslog|messages|journal|journalctl)(?:[-_.]|$)|[-_.](?:kernel|kern|dmesg|syslog|messages|journal)$",
+    re.IGNORECASE,
+)
+"""What people write around a node's name when they name a file after it: kernel-gpu-02.log, gpu-02.dmesg.log."""
 _SYSTEM_LINE = re.compile(
     rb"^(?:(?:\w{3} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)?) "
     rb"\S+ (?:kernel|systemd(?:\[\d+\])?): "
@@ -50,6 +55,8 @@ def open_logs(
             source, kind = (Source.SYSLOG, "syslog") if system else (Source.APPLOG, "applog")
             name = f"{kind}/{'stdin.log' if path == STDIN else file.name}"
             stream = msgspec.structs.replace(file_stream(file, name, attempt.nodes), source=source)
+            if system and stream.node not in attempt.nodes:
+                stream = msgspec.structs.replace(stream, node=_KIND_OF_LOG.sub("", stream.node or "") or None)
             if stream.name in {other.name for other in streams}:
                 stream = msgspec.structs.replace(stream, name=f"{kind}/{number}-{file.name}")
             streams.append(stream)

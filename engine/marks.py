@@ -7,7 +7,8 @@ kept, of the earlier regions too: what was logged in an hour weighs the same whe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from engine.blocks import Around, Block, Region, around, line_at, line_ends
@@ -22,11 +23,13 @@ from engine.rule import Matcher
 KEPT = (320, 24, 12, 6, 4, 3)
 """Lines of progress kept of either end of a region: of a log of one region, of up to 3, 7, 15, 31, of more."""
 TAIL = 16 << 10
-"""Bytes at the end of a region in which its last lines of progress are looked for first."""
+"""Bytes at the end of a log's first region that are looked through at once, from its end on."""
+TAILS = (1 << 10, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20)
+"""The same of a later region, until there is a match; the fewest are enough if all that are wanted stand there."""
 PIECE = 16 << 10
 MOST_MATCHES = 100_000
 ALIKE = 2
-"""Patterns that may find progress in one line."""
+"""Patterns that may find progress in one line of a log's only region, where lines and not matches count."""
 
 T = TypeVar("T")
 Match = tuple[int, int, int]
@@ -62,28 +65,44 @@ class Marks:
         self._spots: list[list[_Spot]] = []
         """A list a region."""
         self._kept = KEPT[0]
-        self._waiting: tuple[Block, Region, Neighbours, set[Match], int | None] | None = None
-        """The last region; how many of its lines are needed turns out when the next one has been read."""
+        self._waiting: tuple[Block, Region, Neighbours, set[Match] | None, int | None] | None = None
+        """The last region; how many of its lines are needed turns out when the next one has been read. In a log's first
+        region no line is looked for before, since so many are needed of a log that has no other.
+        """
 
     def take(self, block: Block, region: Region, near: Neighbours) -> None:
         """The next region of the stream, which ends in this block."""
         level = (region.number + 1).bit_length() - 1
         kept = KEPT[min(level, len(KEPT) - 1)]
-        # Several patterns may find one line; only of a log's first region do all lines count.
-        most = kept if level else kept * ALIKE
-        found = _first_matches(self._database, slices(block.data, region.start, region.end, PIECE), most)
-        tail = None
-        if len(found) >= most:
-            last = _last_matches(self._database, block.data, region, most, enough=1 if level else most)
-            ends = {start for start, _, _ in last}
-            if ends and ends.isdisjoint({start for start, _, _ in found}):
-                tail = min(ends)
-            found |= last
+        found, tail = self._found(block, region, kept, all_count=False) if level else (None, None)
         if kept < self._kept:
             self._kept = kept
             self._spots = [_thinned(spots, kept) for spots in self._spots]
         self._settle()
         self._waiting = block, region, near, found, tail
+
+    def _found(self, block: Block, region: Region, most: int, *, all_count: bool) -> tuple[set[Match], int | None]:
+        """The first and last matches of the region, and the first line behind what is left out between them."""
+        found = _first_matches(self._database, slices(block.data, region.start, region.end, PIECE), most)
+        if len(found) < most:
+            return found, None
+        last = _last_matches(self._database, block.data, region, most, all_count=all_count)
+        ends = _lines_of(last)
+        tail = min(ends) if ends and ends.isdisjoint(_lines_of(found)) else None
+        return found | last, tail
+
+    def _found_lines(self, block: Block, region: Region, most: int) -> set[Match]:
+        """The matches in so many of the region's first and last lines, and in some more."""
+        found: set[Match] = set()
+        for piece in slices(block.data, region.start, region.end, PIECE):
+            found |= piece.first_matches(self._database, MOST_MATCHES)
+            if len(_lines_of(found)) > most:
+                break
+        last: set[Match] = set()
+        for _, last in _from_the_end(self._database, block.data, region, itertools.count(TAIL, TAIL)):
+            if len(_lines_of(last)) > most:
+                break
+        return found | last
 
     def finish(self) -> list[Mark]:
         self._settle()
@@ -103,6 +122,10 @@ class Marks:
             return
         block, region, near, found, tail = self._waiting
         self._waiting = None
+        if found is None and self._kept == KEPT[0]:
+            found, tail = self._found(block, region, KEPT[0] * ALIKE, all_count=True)
+        elif found is None:
+            found = self._found_lines(block, region, self._kept)
         matchers: dict[int, list[int]] = {}
         for start, number in sorted({(start, number) for start, _, number in found}):
             matchers.setdefault(start, []).append(number)
@@ -180,16 +203,33 @@ def _first_matches(database: Database, pieces: Iterable[Slice], limit: int) -> s
     return found
 
 
-def _last_matches(database: Database, data: bytes, region: Region, limit: int, enough: int) -> set[Match]:
-    """The last matches of the region, looked for from the end in growing parts until there are enough."""
-    size = TAIL if enough > 1 else TAIL // 4
-    while True:
+def _last_matches(database: Database, data: bytes, region: Region, limit: int, *, all_count: bool) -> set[Match]:
+    """The last matches of the region; unless they all count, those in its last bytes do if there is one."""
+    found: set[Match] = set()
+    tails = itertools.count(TAIL, TAIL) if all_count else TAILS
+    for size, found in _from_the_end(database, data, region, tails):
+        if len(found) >= limit or (found and not all_count and size > TAILS[0]):
+            break
+    return set(sorted(found)[-limit:])
+
+
+def _from_the_end(
+    database: Database, data: bytes, region: Region, tails: Iterable[int]
+) -> Iterator[tuple[int, set[Match]]]:
+    """How many of the region's last bytes were looked through, and all matches in their whole lines."""
+    end, found = region.end, set[Match]()
+    for size in tails:
         begin = max(region.end - size, region.start)
         if begin > region.start:
-            begin = data.find(b"\n", begin, region.end) + 1 or region.end
-        found: set[Match] = set()
-        for piece in slices(data, begin, region.end):
+            begin = data.find(b"\n", begin, end) + 1 or end
+        for piece in slices(data, begin, end):
             found |= piece.first_matches(database, MOST_MATCHES)
-        if len(found) >= enough or size >= region.end - region.start:
-            return set(sorted(found)[-limit:])
-        size *= 8
+        end = begin
+        yield size, found
+        if size >= region.end - region.start:
+            return
+
+
+def _lines_of(found: set[Match]) -> set[int]:
+    """Where the lines begin."""
+    return {start for start, _, _ in found}

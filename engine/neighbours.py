@@ -6,6 +6,7 @@ that are looked through once, and a line of a certain writer holds its name or n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -13,13 +14,15 @@ from typing import Any
 from engine.blocks import BACK, NEAR, Block, line_at, line_end
 from engine.clock import Stamp
 from engine.database import Database
-from engine.lines import Line
+from engine.lines import RANK, Line
 
 LINES_BACK, LINES_AHEAD = 40, 20
 """Lines around one without a time whose time it may have."""
 CELL = 2 << 10
 """Bytes that are looked through at once."""
 _LONGEST_FORM = 32
+_RANK = re.compile(rb" {0,6}(\d{1,6}): |\[rank(\d{1,6})\]: ")
+_MAY_MARK_RANK = re.compile(rb"\[rank|<std|pid=|\{")
 _MAY_TELL_TIME = (
     r"(?:^|[^<0-9])[0-9]{2}:[0-9]{2}:[0-9]{2}",  # a time of day; behind a < it is one of tqdm's durations
     r"[12][0-9]{7}[T _-][0-9]{2}",  # a date in digits
@@ -62,7 +65,8 @@ class Neighbours:
         if writer == lane or not names:
             return stamp, f"line {at}"
         other, nearest = stamp, at
-        for position in self._naming(names, self._floor(start), seen):
+        rank = lane[RANK] if isinstance(lane[RANK], int) else None
+        for position in self._naming(names, rank, self._floor(start), seen):
             at -= data.count(b"\n", position, seen)
             seen = position
             stamp, writer = self._line(position)
@@ -108,8 +112,10 @@ class Neighbours:
                 break
         return floor
 
-    def _naming(self, names: Sequence[bytes], floor: int, end: int) -> Iterator[int]:
-        """Where lines in [floor, end) begin that hold all these names and may tell a time, from the last one on."""
+    def _naming(self, names: Sequence[bytes], rank: int | None, floor: int, end: int) -> Iterator[int]:
+        """Where lines in [floor, end) begin that hold all these names, may tell a time and are not plainly those of
+        another rank, from the last one on.
+        """
         data, name = self._block.data, max(names, key=len)
         if data.find(b"\x00", floor, end) >= 0 or data.find(b"\x1b", floor, end) >= 0:
             name = b"\n"  # they may stand within a name
@@ -119,9 +125,18 @@ class Neighbours:
                 return
             begin = data.rfind(b"\n", floor, found) + 1 or floor
             raw = data[begin : end - 1 if name == b"\n" else data.find(b"\n", found)]
-            if (name == b"\n" or all(_holds(raw, name) for name in names)) and may_tell_time(raw):
+            if begin in self._lines or self._may_be_of(raw, names, rank, may_hide=name == b"\n"):
                 yield begin
             end = begin
+
+    @staticmethod
+    def _may_be_of(raw: bytes, names: Sequence[bytes], rank: int | None, *, may_hide: bool) -> bool:
+        if not may_hide:
+            if rank is not None and _is_of_another(raw, rank):
+                return False
+            if not all(_holds(raw, name) for name in names):
+                return False
+        return may_tell_time(raw)
 
     def _timed_before(self, start: int) -> Iterator[int]:
         """Where lines begin that may tell a time, from the one before `start` backwards."""
@@ -189,6 +204,12 @@ def _holds(raw: bytes, name: bytes) -> bool:
 
 _DIGITS_BEFORE = frozenset(b"%d" % digit for digit in range(1, 10))
 """Not 0: a number may be written with zeros before it."""
+
+
+def _is_of_another(raw: bytes, rank: int) -> bool:
+    """Does a line (without colours) begin with the mark of another rank, and hold nothing behind it that may be one?"""
+    found = _RANK.match(raw)
+    return found is not None and int(found[1] or found[2]) != rank and not _MAY_MARK_RANK.search(raw, found.end())
 
 
 @cache

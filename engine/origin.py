@@ -55,6 +55,8 @@ class Places:
         self._pod_uids: dict[str, set[str]] = {}
         """node -> uids of the job's pods there"""
         self.ips: dict[str, str] = dict(self._names.addresses)
+        self.claimed: dict[str, set[str]] = {}
+        """address -> nodes whose ranks say that they listen at it"""
         self.ranks: dict[int, str] = {}
         self.gpus: dict[int, str] = {}
         """rank -> PCI bus id of its GPU"""
@@ -149,7 +151,16 @@ class Places:
             if "ip" in captures:
                 node = host or (self.ranks.get(rank) if rank is not None else None)
                 if node:
-                    self.ips.setdefault(captures["ip"], node)
+                    self._learn_address(captures["ip"], node)
+
+    def _learn_address(self, ip: str, node: str) -> None:
+        """An address that several nodes have, as bridges do, is no node's."""
+        nodes = self.claimed.setdefault(ip, set())
+        nodes.add(node)
+        if len(nodes) > 1:
+            self.ips.pop(ip, None)
+        else:
+            self.ips.setdefault(ip, node)
 
     def _whole_job(self, captures: dict[str, str]) -> bool:
         per_node = self.attempt.gpus_per_node or 0

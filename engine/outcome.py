@@ -9,11 +9,12 @@ import msgspec
 
 from engine.causality import Choice
 from engine.collective import Missing
-from engine.findings import Finding, Window
+from engine.findings import Finding
 from engine.lines import whole
 from engine.model import NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Outcome, Source
 from engine.progress import Progress, usual_gap
 from engine.refute import is_end
+from engine.window import Window
 
 LONG_SILENCE = 480.0
 """Seconds without progress before an end from outside that make it a hang."""
@@ -81,7 +82,12 @@ def slowed_at(attempt: Attempt, progress: Progress) -> float | None:
 
 
 def first_view(
-    attempt: Attempt, progress: Progress, findings: list[Finding], window: Window, stuck_since: float | None
+    attempt: Attempt,
+    progress: Progress,
+    findings: list[Finding],
+    window: Window,
+    stuck_since: float | None,
+    waited_since: float | None = None,
 ) -> View:
     main, word = attempt.state.upper(), word_of(attempt)
     running = bool(re.search(r"RUNNING|\bACTIVE", main))
@@ -89,7 +95,7 @@ def first_view(
     may = word in _NOT_FAILED and (progress.slowdown is not None or measured)
     silent = 0.0
     stopped = progress.stopped_at(window)
-    stopped = stuck_since if stopped is None and progress.steps else stopped
+    stopped = stuck_since if stopped is None and (progress.steps or waited_since is not None) else stopped
     if stopped is not None and window.end is not None:
         silent = max(window.end - stopped, 0.0)
     return View(word, running, may, silent, main.startswith("FAILED"), "REQUEUE" in main)
@@ -99,6 +105,8 @@ def final_view(view: View, choice: Choice, missing: Missing, progress: Progress)
     """The outcome after the root is known."""
     roots = choice.roots
     stalled = view.silent_s > max(LONG_SILENCE, 3 * usual_gap(progress.steps))
+    if view.outcome is Outcome.FAILED and roots and (choice.domain, choice.sub_domain) == ("scheduler", "cancelled"):
+        view = _with(view, Outcome.CANCELLED, "somebody ended it")
     if any(f.rule.degrades for f in roots) and view.may_be_degraded:
         return _with(view, Outcome.DEGRADED, "the job slowed down and went on")
     if view.outcome is Outcome.SUCCEEDED:
@@ -109,7 +117,8 @@ def final_view(view: View, choice: Choice, missing: Missing, progress: Progress)
         if stalled:
             return _with(view, Outcome.HUNG, f"no progress for {view.silent_s / 60:.0f} min while the job still ran")
         return _with(view, Outcome.DEGRADED, "iterations stayed slower") if _much_slower(progress) else view
-    if view.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED) and stalled and progress.steps:
+    known = bool(progress.steps) or missing.since is not None
+    if view.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED) and stalled and known:
         return _with(
             view, Outcome.HUNG, f"no progress for {view.silent_s / 60:.0f} min before it was ended from outside"
         )
@@ -147,7 +156,8 @@ def _with(view: View, outcome: Outcome, why: str) -> View:
 
 
 def _much_slower(progress: Progress) -> bool:
-    return progress.slowdown is not None and progress.slowdown.until is None
+    slow = progress.slowdown
+    return slow is not None and slow.until is None and not slow.pauses
 
 
 def settle(view: View, choice: Choice, missing: Missing) -> Choice:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
 import msgspec
 
 from engine.clock import StreamClock
-from engine.findings import Window
-from engine.lines import whole
 from engine.model import Source
+from engine.origin import Places
 from engine.scan import Mark, StreamScan
+from engine.skew import Skews, node_of_mark
+from engine.window import Window
 
 SLOWDOWN = 1.4
 """The job slowed down when iterations of a later, lasting part took this many times longer than those before."""
@@ -46,6 +48,12 @@ class Slowdown(msgspec.Struct, frozen=True):
     before_s: float
     after_s: float
     step: Step
+    pauses: bool = False
+    """Are not the iterations slower, but the pauses between them longer? An evaluation may take its time."""
+
+    @property
+    def what(self) -> str:
+        return "a pause between iterations" if self.pauses else "an iteration"
 
 
 class Progress(msgspec.Struct):
@@ -97,7 +105,7 @@ def _added_up(steps: Sequence[Step], start: float) -> float | None:
     """The latest moment at which the last step can have ended, in a log without times whose lines tell the pace."""
     lanes: dict[tuple[str, int | None], list[tuple[int, float]]] = {}
     for step in steps:
-        number = whole(step.mark.captures.get("step", "").replace(",", ""))
+        number = step.mark.number
         if step.seconds is not None and number is not None:
             lanes.setdefault((step.stream, step.mark.rank), []).append((number, step.seconds))
     spans = [
@@ -108,21 +116,31 @@ def _added_up(steps: Sequence[Step], start: float) -> float | None:
     return start + LONGEST_START + max(spans) * 1.1 if spans else None
 
 
-def read_progress(scans: Sequence[tuple[StreamScan, StreamClock, str | None]], window: Window) -> Progress:
-    """Progress of the whole job from the marks of every stream."""
+def read_progress(
+    scans: Sequence[StreamScan], clocks: Mapping[str, StreamClock], places: Places, off: Skews, window: Window
+) -> Progress:
+    """Progress of the whole job from the marks of every stream. `off`: what is taken off the times of wrong clocks."""
     progress = Progress()
-    for scan, clock, node in scans:
+    for scan in scans:
+        node, clock = places.stream_node(scan.stream), clocks[scan.stream.name]
         for mark in scan.marks:
             at = clock.resolve(mark.stamp).at
+            if at is not None:
+                at -= off.ahead(scan.stream.source, node_of_mark(mark, scan, places))
             if at is not None and (window.before(at) or window.after(at)):
                 continue
             progress.steps.append(Step(at, scan.stream.name, mark, node, _seconds(mark.captures)))
             progress.last_offsets[scan.stream.name] = max(mark.offset, progress.last_offsets.get(scan.stream.name, 0))
     if not progress.steps:
         stamps = [
-            (clock, stamp) for scan, clock, _ in scans if scan.stream.source is Source.APPLOG for stamp in scan.ordinary
+            (scan, clocks[scan.stream.name].resolve(stamp).at)
+            for scan in scans
+            if scan.stream.source is Source.APPLOG
+            for stamp in scan.ordinary
         ]
-        progress.ordinary = sorted(at for clock, stamp in stamps if (at := clock.resolve(stamp).at) is not None)
+        progress.ordinary = sorted(
+            at - off.ahead(scan.stream.source, places.stream_node(scan.stream)) for scan, at in stamps if at is not None
+        )
     progress.steps.sort(key=_order)
     paced = _paced(progress.steps, window)
     timed = [step for step in progress.steps if step.at is not None]
@@ -132,6 +150,8 @@ def read_progress(scans: Sequence[tuple[StreamScan, StreamClock, str | None]], w
         progress.paced = [(step.at, seconds) for step, seconds in paced if step.at is not None]
         progress.iteration_s = median([seconds for _, seconds in paced])
         progress.slowdown = _slowdown(paced)
+        if progress.slowdown is not None and _keeps_its_rate(paced, progress.slowdown):
+            progress.slowdown = None
     return progress
 
 
@@ -203,17 +223,29 @@ def _seconds(captures: dict[str, str]) -> float | None:
             return float(captures[key].replace(",", "")) * scale
         except (KeyError, ValueError):
             continue
-    return None
+    try:
+        rate = float(captures["steps_per_s"].replace(",", ""))
+    except (KeyError, ValueError):
+        return None
+    return 1.0 / rate if rate > 0 else None
+
+
+def longest_lane(steps: Iterable[Step]) -> list[Step]:
+    """The steps of the one writer that tells most, in the order given; [] of none."""
+    lanes: dict[tuple[str, int | None, str], list[Step]] = {}
+    for step in steps:
+        lanes.setdefault((step.stream, step.mark.rank, step.mark.rule.id), []).append(step)
+    return max(lanes.values(), key=_how_much_it_tells, default=[])
+
+
+def _how_much_it_tells(lane: Sequence[Step]) -> tuple[int, int, str, str]:
+    first = lane[0]
+    return len(lane), -(first.mark.rank or 0), first.mark.sha256, first.stream
 
 
 def _paced(steps: Sequence[Step], window: Window) -> list[tuple[Step, float]]:
     """Steps of the stream that tells most, each with its iteration time: as logged, else between its marks."""
-    by_lane: dict[tuple[str, int | None, str], list[Step]] = {}
-    for step in steps:
-        by_lane.setdefault((step.stream, step.mark.rank, step.mark.rule.id), []).append(step)
-    if not by_lane:
-        return []
-    lane = max(by_lane.values(), key=lambda s: (len(s), -(s[0].mark.rank or 0), s[0].mark.sha256, s[0].stream))
+    lane = longest_lane(steps)
     logged = [(step, step.seconds) for step in lane if step.seconds is not None]
     if len(logged) >= len(lane) * 0.8:
         if sum(step.mark.exact for step, _ in logged) < len(logged) / 2:
@@ -239,7 +271,7 @@ def _timed_by_pace(lane: Sequence[tuple[Step, float]], window: Window) -> list[t
     passed, moments = 0.0, []
     last: int | None = None
     for step, seconds in in_order:
-        number = whole(step.mark.captures.get("step", "").replace(",", ""))
+        number = step.mark.number
         ahead = number - last if number is not None and last is not None else 1
         passed += seconds * (ahead if 0 < ahead <= 10_000 else 1)
         last = number
@@ -251,16 +283,29 @@ def _timed_by_pace(lane: Sequence[tuple[Step, float]], window: Window) -> list[t
     ]
 
 
+_RATE = re.compile(
+    r"(?i)\b(?:tok(?:en)?s?(?:/s(?:ec(?:ond)?)?|_per_s(?:ec(?:ond)?)?)(?:[/_](?:gpu|device))?|tps|tgs|tflops?(?:/s)?|mfu)"
+    r"[\s\"':=]{1,3}(\d[\d,]*(?:\.\d+)?)"
+)
+"""How much work is done in a time: unlike samples or iterations of it, these don't fall when each is made larger."""
+KEPT = 0.85
+
+
+def _keeps_its_rate(paced: Sequence[tuple[Step, float]], slow: Slowdown) -> bool:
+    """Do the lines of progress tell that as much work is done in a time as before? Then each iteration does more."""
+    before, after = list[float](), list[float]()
+    for step, _ in paced:
+        told = _RATE.search(step.mark.text)
+        if told is not None and step.at is not None:
+            is_slow = step.at >= slow.at and (slow.until is None or step.at <= slow.until)
+            (after if is_slow else before).append(float(told[1].replace(",", "")))
+    return len(before) >= SETTLE and len(after) >= SETTLE and median(after) >= KEPT * median(before)
+
+
 def _passed(before: Step, step: Step) -> int:
     """Iterations between two marks, by their numbers where they have some."""
-    numbers = []
-    for one in (before, step):
-        text = one.mark.captures.get("step", "").replace(",", "")
-        number = whole(text)
-        if number is None:
-            return 1
-        numbers.append(number)
-    return numbers[1] - numbers[0]
+    first, second = before.mark.number, step.mark.number
+    return 1 if first is None or second is None else second - first
 
 
 def _slowdown(paced: Sequence[tuple[Step, float]]) -> Slowdown | None:

@@ -7,9 +7,11 @@ from statistics import median
 
 import msgspec
 
-from engine.findings import Finding, Placed, Window
+from engine.findings import Finding, Placed
 from engine.model import Role, Source
 from engine.progress import Progress
+from engine.shared import Clock
+from engine.window import Window
 
 LATE = 60.0
 """Seconds after the job was stuck from which a fault came too late to be the cause."""
@@ -75,8 +77,8 @@ class Known(msgspec.Struct, frozen=True):
     """Nodes whose system log was read."""
     has_job_log: bool
     degraded: bool
-    loose_clocks: frozenset[str] = frozenset()
-    """Nodes whose clock had nothing to go by."""
+    clocks: dict[str, Clock] = {}
+    """Nodes whose clock had nothing to go by, or was wrong."""
     missing: frozenset[int] = frozenset()
     """Ranks that the others waited for: what such a rank says of itself is never too late."""
     heard: dict[str, float] = {}
@@ -131,9 +133,10 @@ def _refuted(finding: Finding, progress: Progress, window: Window, degraded: boo
     if is_end(finding):
         return None
     last = progress.last_at
-    if finding.last is None:
+    if finding.last is None or all(p.at_least for p in finding.placed):
         return _refuted_by_order(finding, progress)
-    since = max(finding.last, window.start or finding.last)
+    no_later = [p.at_most for p in finding.placed if p.at_most is not None]
+    since = max(finding.last, *no_later, window.start or finding.last)
     if last is not None and last > since + finding.rule.survives:
         after = sum(1 for step in progress.steps if step.at is not None and step.at > since)
         return f"training went on for {_minutes(last - since)} after it ({after} lines of progress)"

@@ -75,6 +75,7 @@ class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     cleared_by: tuple[str, ...] | None = None
     degrades: bool | None = None
     slows: bool | None = None
+    layered: bool | None = None
     on_one_node: str | None = None
     doubtful_without: tuple[str, ...] | None = None
     recommend: Recommend | None = None
@@ -149,6 +150,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     degrades: bool
     slows: bool
     """In a job that slowed down and went on it is a cause of that, whatever it is otherwise."""
+    layered: bool
+    """Its sub-domain is that of the port it is about, where the evidence tells (engine/linklayer.py)."""
     on_one_node: tuple[str, str] | None
     """Domain and sub-domain when all ranks of one node report it and no other node does: then the node is to blame."""
     doubtful_without: tuple[str, ...]
@@ -298,6 +301,7 @@ def build_rule(parts: dict[str, Any], status: str) -> Rule:
         cleared_by=tuple(parts.get("cleared_by") or ()),
         degrades=bool(parts.get("degrades")),
         slows=bool(parts.get("slows")),
+        layered=bool(parts.get("layered")),
         on_one_node=_pair(parts.get("on_one_node")),
         doubtful_without=tuple(parts.get("doubtful_without") or ()),
         recommend=parts.get("recommend"),

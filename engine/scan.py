@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any
@@ -45,6 +45,8 @@ __all__ = ["Hit", "Mark", "Scanner", "StreamScan"]
 
 FIRST_KEPT = 3
 """Hits of one rule in one lane that are kept from the front; the last one is kept too, the others are counted."""
+LATER = 4
+"""Blocks that are kept so that the last hit of a kind is completed only when no other took its place soon after."""
 MOST_CONTEXTS = 200
 """Hits of one rule in one stream that keep the lines around them; a diagnosis shows a few of them."""
 _HANDLED = re.compile(
@@ -121,6 +123,8 @@ class _Pass:
         self._kept: dict[tuple[Any, ...], list[_Kept]] = {}
         self._fresh: list[_Kept] = []
         """Kept in this block: what stands around them is still to be read."""
+        self._later: deque[tuple[Block, Neighbours, list[_Kept]]] = deque()
+        """The same of the blocks before it, of hits whose place the next one of their kind takes."""
         self._in_traceback: set[int] = set()
         self._candidates: set[int] = set()
         """Offsets of lines that a pattern may match, of the regions that have not ended."""
@@ -142,6 +146,7 @@ class _Pass:
             result.lines = block.line + block.lines - 1
             if not block.data.endswith(b"\n", block.start, block.end):
                 result.lines += 1
+        self._complete_later(0)
         for kept in self._kept.values():
             result.hits += [one.hit for one in kept]
         result.hits.sort(key=lambda hit: (hit.offset, hit.rule.id))
@@ -160,9 +165,13 @@ class _Pass:
         for start, number in zip(starts, line_numbers(block.data, block.start, block.line, starts), strict=True):
             self._examine(block, start, number, found[start])
         for kept in self._fresh:
-            if kept.alive:
+            if kept.alive and not kept.is_last:
                 self._complete(block, near, kept)
+        waiting = [kept for kept in self._fresh if kept.alive and kept.is_last]
+        if waiting:
+            self._later.append((block, near, waiting))
         self._fresh.clear()
+        self._complete_later(LATER)
         for region in block.regions:
             self._sample(block, region)
             if self._marks is not None:
@@ -427,8 +436,16 @@ class _Pass:
             dropped = kept.pop()
             dropped.alive = False
             hit.count += dropped.hit.count
-        kept.append(_Kept(hit, start, self._shown[rule.id] <= MOST_CONTEXTS))
+        kept.append(_Kept(hit, start, self._shown[rule.id] <= MOST_CONTEXTS, len(kept) == FIRST_KEPT))
         self._fresh.append(kept[-1])
+
+    def _complete_later(self, blocks: int) -> None:
+        """Complete the hits that still stay, of all blocks but the last ones."""
+        while len(self._later) > blocks:
+            block, near, waiting = self._later.popleft()
+            for kept in waiting:
+                if kept.alive:
+                    self._complete(block, near, kept)
 
     def _complete(self, block: Block, near: Neighbours, kept: _Kept) -> None:
         """What a hit needs of the lines around it, read when it is known to stay."""
@@ -447,10 +464,12 @@ class _Pass:
 class _Kept:
     """A hit that stays for now, and what is needed to complete it."""
 
-    __slots__ = ("alive", "hit", "shows_context", "start")
+    __slots__ = ("alive", "hit", "is_last", "shows_context", "start")
 
-    def __init__(self, hit: Hit, start: int, shows_context: bool) -> None:
-        self.hit, self.start, self.shows_context, self.alive = hit, start, shows_context, True
+    def __init__(self, hit: Hit, start: int, shows_context: bool, is_last: bool) -> None:
+        """`is_last`: the next hit of its kind takes its place."""
+        self.hit, self.start, self.shows_context, self.is_last = hit, start, shows_context, is_last
+        self.alive = True
 
 
 _MAY_BE_ROOT = (Role.CAUSE, Role.EITHER)

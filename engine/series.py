@@ -17,12 +17,13 @@ from typing import Any
 import msgspec
 
 from engine.clock import Stamp, StreamClock
-from engine.findings import Placed, Window
+from engine.findings import Placed
 from engine.lines import Line
 from engine.model import Role, Source, Stream
 from engine.origin import Places, normal_device
 from engine.ruleset import Matcher, MetricSpec, Rule, Ruleset, build_rule
 from engine.scan import Hit
+from engine.window import Window
 
 MAX_BYTES = 512 * 2**20
 SLOWDOWN = "throughput.slowdown"
@@ -482,7 +483,7 @@ def slowdown_rule() -> Rule:
     return build_rule(
         {
             "id": SLOWDOWN,
-            "title": "Iterations became slower and stayed so",
+            "title": "{what} and stayed so",
             "role": Role.SYMPTOM,
             "guide": "Compare the nodes' clocks, temperatures, link rates and storage waits before and after.",
             "does_not_prove": "Which node is slow: a synchronous job waits for the slowest.",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
+import msgspec
+
 from engine.findings import Finding, Placed
 from engine.model import Source
 
@@ -52,15 +54,39 @@ def place_of(finding: Finding) -> str | None:
     return finding.nodes[0] if by_its_log and len(finding.nodes) == 1 else None
 
 
-LOST, HELD = "origin.clock-lost", "origin.clock-held"
+LOST, HELD, WRONG = "origin.clock-lost", "origin.clock-held", "origin.clock-step"
+UNHELD = 50.0
+"""Seconds by which a clock may be off more than usual when its time service says last that it has nothing to go by."""
+SET_RIGHT = 900.0
+"""Seconds after which a clock that was found to be wrong is right again; its service slews it, or steps it at once."""
 
 
-def loose_clocks(placed: Iterable[Placed], end: float | None) -> frozenset[str]:
-    """Nodes whose time service said last that it has no time to go by."""
+class Clock(msgspec.Struct):
+    """What a node's time service says against its clock."""
+
+    unheld: bool = False
+    wrong: list[tuple[float, float]] = []
+    """When it was said by how many seconds the clock was wrong, where nothing took them off the node's times."""
+
+    def off(self, at: float) -> float:
+        """Seconds by which a time of about then may be wrong."""
+        told = [seconds for said, seconds in self.wrong if at <= said + SET_RIGHT]
+        return max([*told, UNHELD if self.unheld else 0.0])
+
+
+def loose_clocks(placed: Iterable[Placed], end: float | None) -> dict[str, Clock]:
+    """Nodes whose time service said last that it has no time to go by, or that their clock is wrong."""
+    found: dict[str, Clock] = {}
     last: dict[str, tuple[tuple[float, str, int, int, str, str], str]] = {}
     for one in placed:
-        if one.rule.id not in (LOST, HELD) or one.node is None or one.at is None:
+        if one.node is None or one.at is None:
             continue
-        if end is None or one.at <= end:
+        if one.rule.id in (LOST, HELD) and (end is None or one.at <= end):
             last[one.node] = max(last.get(one.node, (one.order(), one.rule.id)), (one.order(), one.rule.id))
-    return frozenset(node for node, (_, rule) in last.items() if rule == LOST)
+        if one.rule.id == WRONG and not one.corrected:
+            seconds = abs(float(one.hit.captures["seconds"]))
+            found.setdefault(one.node, Clock()).wrong.append((one.at, seconds))
+    for node, (_, rule) in last.items():
+        if rule == LOST:
+            found.setdefault(node, Clock()).unheld = True
+    return found

@@ -32,10 +32,10 @@ _NAMED_ZONE = "|".join(sorted(_ZONES, key=len, reverse=True))
 _ZONE = rf"(?:\s?(?P<z>(?:{_NAMED_ZONE})\b|[+-]\d{{2}}:?\d{{2}}(?!\d)))?"
 _LEVEL = r"(?:\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\]?[:\s|]\s*)?"
 
-_STYLES: tuple[re.Pattern[str], ...] = tuple(
+STYLES: tuple[re.Pattern[str], ...] = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"{_LEVEL}[\[(]?(?:(?:{_DAY}) )?{_YMD}[T _]\s?{_CLOCK}"
+        rf"{_LEVEL}[\[(]?(?:(?:{_DAY}) )?{_YMD}[T _,]\s?{_CLOCK}"
         rf"(?:[.,:](?P<f>\d{{1,9}}))?{_ZONE}[\])]?(?=\W|$)",
         rf"(?:<\d{{1,3}}>)?(?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?= )",
         rf"\[?(?:{_DAY}) (?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?: (?P<z>{_NAMED_ZONE}))? (?P<y>\d{{4}})\]?",
@@ -60,9 +60,14 @@ _STYLES: tuple[re.Pattern[str], ...] = tuple(
         rf"{_ZONE}\"?",
     )
 )
-_HEADS = [first_characters(style.pattern) for style in _STYLES]
+_ISO = STYLES[0]
+may_be_stamp = re.compile(
+    r"\W*(?:[A-Za-z]{1,12}\W+)?(?:[A-Z][a-z]{0,2}\W+)?(?:(?:time|ts|timestamp|t)=\"?|[IWEF])?\d(?:\d|[\W_A-Z])"
+).match
+"""What every stamp begins with: a level or the names of day and month at most, then digits. Most messages don't."""
+_HEADS = [first_characters(style.pattern) for style in STYLES]
 _BY_HEAD = {
-    head: tuple(style for style, heads in zip(_STYLES, _HEADS, strict=True) if head in heads)
+    head: tuple(style for style, heads in zip(STYLES, _HEADS, strict=True) if head in heads)
     for head in map(chr, range(128))
 }
 """The styles that may begin with a character, so that not each is tried."""
@@ -88,10 +93,12 @@ class Stamp(NamedTuple):
 
 def read_stamp(text: str) -> tuple[Stamp, int] | None:
     """The stamp at the front of `text` and where it ends, or None."""
-    for style in _BY_HEAD.get(text[:1], _STYLES if text[:1] > "\x7f" else ()):
+    if not may_be_stamp(text):
+        return None
+    for style in _BY_HEAD.get(text[:1], STYLES if text[:1] > "\x7f" else ()):
         found = style.match(text)
         if found:
-            stamp = _stamp(found.groupdict())
+            stamp = _iso(*found.groups()) if style is _ISO else _stamp(found.groupdict())
             if stamp:
                 return stamp, found.end()
     return None
@@ -100,7 +107,7 @@ def read_stamp(text: str) -> tuple[Stamp, int] | None:
 def find_stamp(text: str) -> Stamp | None:
     """A full stamp anywhere in the first part of `text`."""
     found = _ANYWHERE.search(text[:200])
-    return _stamp(found.groupdict()) if found else None
+    return _iso(*found.groups()) if found else None
 
 
 def parse_time(value: object) -> Stamp | None:
@@ -123,6 +130,24 @@ def _epoch(number: float) -> Stamp | None:
         if 9e8 <= number / scale < 5e9:
             return Stamp("epoch", number / scale, 0)
     return None
+
+
+def _iso(y: str, mo: str, d: str, h: str, mi: str, s: str, f: str | None, z: str | None) -> Stamp | None:
+    """A full date and time, the most frequent style."""
+    midnight, hour, minute, second = _midnight(y, mo, d), int(h), int(mi), int(s)
+    if midnight is None or hour > 23 or minute > 59 or second > 60:
+        return None
+    naive = midnight + hour * 3600 + minute * 60 + second + (float("0." + f) if f else 0.0)
+    return Stamp("full", naive, _zone(z))
+
+
+@lru_cache(maxsize=64)
+def _midnight(y: str, mo: str, d: str) -> int | None:
+    """Seconds from 1970 to the day's beginning; None when there is no such day."""
+    year, month, day = int(y), int(mo), int(d)
+    if not (1 <= month <= 12 and 1 <= day <= 31 and 1970 <= year <= LAST_YEAR):
+        return None
+    return (_first_of(year, month) + day - 1) * 86400
 
 
 def _stamp(parts: dict[str, str | None]) -> Stamp | None:

@@ -11,7 +11,7 @@ import msgspec
 from engine import __version__
 from engine.advice import recommend
 from engine.causality import Ruled, blamed, may_explain
-from engine.findings import Finding, Placed
+from engine.findings import AROUND, Finding, Placed
 from engine.fingerprint import fingerprint
 from engine.model import (
     AffectedNode,
@@ -82,7 +82,13 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _decisive(finding: Finding, progress: Progress) -> list[Placed]:
-    """The signals of the root that count: those near or after the last progress; all when progress is unknown."""
+    """The signals of the root that count: those near or after the last progress; all when progress is unknown.
+
+    Of what slowed the job down, those from shortly before it became slower on.
+    """
+    if finding.rule.degrades:
+        since = progress.slowdown.since - AROUND if progress.slowdown is not None else None
+        return [p for p in finding.placed if since is None or p.at is None or p.at >= since] or finding.placed
     last = progress.last_at
     late = [p for p in finding.placed if last is None or p.at is None or p.at >= last - finding.rule.survives]
     return late or finding.placed
@@ -185,7 +191,7 @@ def _reasoning(told: Told, trail: Trail, root: RootCause | None) -> list[str]:
         if slow.at - slow.since > UNREAD:
             when = f"Between {clock_time(slow.since)} and {clock_time(slow.at)} it became slower:"
         said.append(
-            f"{when} an iteration took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s "
+            f"{when} {slow.what} took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s "
             f"{refs([trail.step(slow.step)])}."
         )
     if root is not None:
@@ -197,7 +203,7 @@ def _reasoning(told: Told, trail: Trail, root: RootCause | None) -> list[str]:
                 f"{refs(trail.some(finding))}."
             )
         if choice.loose:
-            said.append(f"The clock of {' and of '.join(choice.loose)} had no time source to go by.")
+            said.append(f"The clock of {' and of '.join(choice.loose)} had no time source to go by, or was wrong.")
         said.append("Nothing in the evidence orders these or explains one by another, so none is named as the root.")
     elif told.outcome.outcome is Outcome.SUCCEEDED:
         said.append("It ended well, so nothing is blamed; what the logs report beside that had no consequence.")
@@ -269,6 +275,11 @@ def _unattributed(told: Told, trail: Trail) -> list[str]:
         said.append(
             f"GPUs of {', '.join(told.missing.nodes)} do nothing after the last progress, while the others are busy "
             f"all the time, as in waiting for them; what stopped them is not in the evidence {refs(ids)}."
+        )
+    elif told.missing.by == "silence of the nodes":
+        said.append(
+            f"The others waited for somebody who never came, and {', '.join(told.missing.nodes)} wrote no line; why it "
+            "never began is not in the evidence."
         )
     elif told.missing.by == "reports of stragglers":
         ids = [e for f in told.findings for p in f.placed if p.hit.captures.get("slow") for e in [trail.of(p)]][:4]

@@ -6,11 +6,12 @@ import msgspec
 
 from engine.causality import Choice
 from engine.collective import Missing
-from engine.findings import Finding, Window
+from engine.findings import Finding
 from engine.model import Attempt, SourceReport
 from engine.origin import Places
 from engine.outcome import View
 from engine.progress import Progress
+from engine.window import Window
 
 
 class Told(msgspec.Struct):

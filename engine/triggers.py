@@ -21,6 +21,10 @@ of, and makes the scanner slower.
 """
 MOST_ORDINARY = 0.005
 """Share of the ordinary lines that may hold a trigger."""
+ONE_DIGIT = 0.2
+"""Share of the digits in ordinary lines that are a certain one: low ones are more frequent than others."""
+WEIGHT = 3.0
+"""What each ordinary line costs that holds a trigger."""
 MOST_WORDS = 64
 """Words that one part of a pattern may stand for."""
 _DIGIT = re.compile(r"\d")
@@ -70,7 +74,7 @@ def choose(patterns: Iterable[str], ordinary: Sequence[str]) -> tuple[list[Trigg
 
 
 class _Common:
-    """How many ordinary lines a part of a word stands in; digits stand for each other."""
+    """How many ordinary lines a part of a word stands in, if their digits were any others."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         shapes = [_DIGIT.sub("5", line) for line in lines]
@@ -81,8 +85,9 @@ class _Common:
     def cost(self, part: tuple[str, bool]) -> float | None:
         """What it costs to look for the part because ordinary lines hold it; None when that is too much."""
         word, any_case = part
-        lines = (self._lower if any_case else self._parts)[_DIGIT.sub("5", word)]
-        return float(lines) if lines <= self._most else None
+        shape, digits = _DIGIT.subn("5", word)
+        lines = (self._lower if any_case else self._parts)[shape]
+        return WEIGHT * lines * ONE_DIGIT**digits if lines <= self._most else None
 
 
 def _parts(word: str, any_case: bool) -> set[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from engine import neighbours, stamps
 from engine.clock import Stamp, StreamClock, parse_time, read_stamp, zone_by_span
@@ -79,6 +82,7 @@ SAME_MOMENT = [
     "1793679129000 x",
     "1793679129000000 x",
     "1793679129000000000 x",
+    "2026-11-03,04:12:09 | INFO | x",
     "04:12:09 x",
     "[04:12:09] x",
     'time="2026-11-03T04:12:09Z" x',
@@ -334,7 +338,7 @@ STAMPS = [
 def test_a_style_is_found_by_its_first_character(written: str) -> None:
     """As it is when every style is tried in turn."""
     for text in (f"{written} rest", f"{written}: rest", f"{written}| rest", written):
-        tried = (style.match(text) for style in stamps._STYLES)
+        tried = (style.match(text) for style in stamps.STYLES)
         expected = next(((s, m.end()) for m in tried if m and (s := stamps._stamp(m.groupdict()))), None)
         assert stamps.read_stamp(text) == expected
     assert any(stamps.read_stamp(f"{written}{tail}") for tail in (" rest", ": rest", "| rest"))
@@ -344,3 +348,21 @@ def test_a_style_is_found_by_its_first_character(written: str) -> None:
 def test_a_line_with_a_time_looks_like_one(written: str) -> None:
     """Lines that don't are not cleaned where only their time is asked for."""
     assert neighbours.may_tell_time(written.encode())
+
+
+@pytest.mark.parametrize("style", stamps.STYLES, ids=range(len(stamps.STYLES)))
+def test_no_stamp_of_any_style_is_passed_over(style: re.Pattern[str]) -> None:
+    @settings(max_examples=20, deadline=None, database=None)
+    @given(some.from_regex(style))
+    def holds(text: str) -> None:
+        found = style.search(text)
+        assert found is not None and stamps.may_be_stamp(text[found.start() :])
+
+    holds()
+
+
+@pytest.mark.parametrize(
+    "text", ["[INFO] trainer.loop: step 40", "[INFO] iteration      590/   20000", "Error while it ran", "x"]
+)
+def test_a_message_is_not_looked_through_for_every_style(text: str) -> None:
+    assert not stamps.may_be_stamp(text)

@@ -104,3 +104,36 @@ def test_the_file_that_is_wrong_is_named_once(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().err.startswith(f"{wrong}: neither text nor a bundle")
     assert cli.main(["diagnose", str(fine), str(wrong)]) == 2
     assert capsys.readouterr().err.startswith(f"{fine} {wrong}: {wrong}: neither text nor a bundle")
+
+
+@pytest.mark.parametrize("name", ["kernel-gx-02.log", "gx-02.log", "gx-02.dmesg.log", "messages_gx-02.txt"])
+@pytest.mark.parametrize("nodes", [[], ["--nodes", "gx-[01-02]"], ["--nodes", "gx-[01,02],login1"]])
+def test_a_kernel_log_is_of_the_node_that_its_file_is_named_after(
+    name: str, nodes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "slurm-48213.out").write_text(CRASH.splitlines()[0])
+    (tmp_path / name).write_text(XID)
+    code, (found,) = answers(
+        capsys,
+        str(tmp_path / "slurm-48213.out"),
+        str(tmp_path / name),
+        "--state",
+        "FAILED",
+        "--exit-by-verdict",
+        *nodes,
+    )
+    assert (code, found["domain"]) == (10, "hardware")
+    assert found["root_cause"]["nodes"] == ["gx-02"]  # type: ignore[index]
+
+
+def test_a_list_of_nodes_that_can_not_be_read_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["diagnose", str(tmp_path / "x.log"), "--nodes", "gx-[01-"])
+    assert "'gx-[01-' is no list of nodes" in capsys.readouterr().err
+
+
+def test_a_folder_of_logs_is_told_how_it_is_diagnosed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "slurm-48213.out").write_text(CRASH)
+    assert cli.main(["diagnose", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert str(tmp_path) in told and "attempt.yaml: is missing; without one, name each log file of one job" in told

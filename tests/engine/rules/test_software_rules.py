@@ -486,7 +486,11 @@ def test_software_blames_no_node_and_nccl_alone_never_asserts_a_cause(ruleset: R
         if rule.domain == "software":
             assert rule.blames == "none", rule.id
     causes = {rule.id for rule in ruleset.rules if rule.family == "nccl" and rule.role is Role.CAUSE}
-    assert causes == {"nccl.duplicate-gpu", "nccl.version-mismatch", "nccl.bootstrap-mismatch", "nccl.shm-full"}
+    told = {"nccl.duplicate-gpu", "nccl.version-mismatch", "nccl.bootstrap-mismatch", "nccl.shm-full"}
+    compared = {"nccl.address-out-of-reach", "nccl.own-address"}  # never one line of NCCL: addresses of all ranks
+    assert causes == told | compared
+    specs = {matcher.spec.id: matcher.spec for matcher in ruleset.matchers}
+    assert all(specs[rule].source == (Source.FLIGHT_RECORDER,) for rule in compared)
 
 
 def test_patterns_stay_quiet_in_an_ordinary_training_log(scanner: Scanner) -> None:
