@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from connectors.base import ConfigError, ConnectorError
+from connectors.reach import ANYWHERE, Reach
 from connectors.secrets import Secret
 from connectors.values import checked_url, number, text
 
@@ -31,13 +32,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     client_cert: str | None = None
     client_key: str | None = None
     request_seconds: float = REQUEST_SECONDS
+    reach: Reach = ANYWHERE
+    """Where the server may be."""
 
     KEYS = (
         "url", "tenant", "username", "password", "token", "ca_file", "client_cert", "client_key", "request_seconds",
     )  # fmt: skip
 
     @classmethod
-    def from_config(cls, what: str, name: str, config: Mapping[str, Any]) -> Endpoint:
+    def from_config(cls, what: str, name: str, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> Endpoint:
         """From a connector's plain values (KEYS). Raises ConfigError."""
         where = f"connector {name}"
         url = checked_url(config.get("url"), f"{where}: url")
@@ -70,6 +73,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             ca_file=texts["ca_file"],
             client_cert=texts["client_cert"],
             client_key=texts["client_key"],
+            reach=reach,
         )
 
     def identity(self) -> dict[str, str]:

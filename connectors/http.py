@@ -18,9 +18,10 @@ from types import TracebackType
 from typing import Any
 
 import urllib3
-from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
+from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionError, TimeoutError
 
 from connectors.endpoint import Endpoint
+from connectors.reach import ANYWHERE, NotAllowed, Reach
 from connectors.refusals import HttpError, Kind, refusal, unreachable
 
 CONNECT_SECONDS = 10.0
@@ -208,10 +209,17 @@ class Watchdog:
                 socket.socket.shutdown(held, socket.SHUT_RDWR)  # not SSLSocket's, which the reading thread still uses
 
 
-def cuttable_pools(held: list[socket.socket]) -> dict[str, type[urllib3.HTTPConnectionPool]]:
-    """urllib3's pools by scheme, with the socket of the connection in use in `held`, so that a Watchdog can cut it."""
+def cuttable_pools(
+    held: list[socket.socket], reach: Reach = ANYWHERE, what: str = "the server"
+) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """urllib3's pools by scheme, with the socket of the connection in use in `held`, so that a Watchdog can cut it.
+    They connect to addresses within `reach` alone; `what` the server is called when that refuses it.
+    """
 
     class Plain(urllib3.connection.HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            return _within(self, super()._new_conn, reach, what)
+
         def connect(self) -> None:
             super().connect()
             held[:] = [self.sock] if self.sock else []
@@ -220,6 +228,9 @@ def cuttable_pools(held: list[socket.socket]) -> dict[str, type[urllib3.HTTPConn
         ConnectionCls = Plain
 
     class Secure(urllib3.connection.HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            return _within(self, super()._new_conn, reach, what)
+
         def connect(self) -> None:
             super().connect()
             held[:] = [self.sock] if self.sock else []
@@ -230,13 +241,42 @@ def cuttable_pools(held: list[socket.socket]) -> dict[str, type[urllib3.HTTPConn
     return {"http": PlainPool, "https": SecurePool}
 
 
+def _within(
+    connection: urllib3.connection.HTTPConnection, connect: Callable[[], socket.socket], reach: Reach, what: str
+) -> socket.socket:
+    """A connection to one of the addresses that `reach` lets through, which are looked up once."""
+    if reach.is_everywhere:
+        return connect()
+    name = connection._dns_host  # what urllib3 resolves; `host`, which TLS checks, is it again once connected
+    try:
+        addresses = reach.addresses(connection.host, connection.port)
+    except NotAllowed as refused:
+        raise HttpError(Kind.REJECTED, f"{what}: {refused}") from None
+    except OSError as error:
+        found = error if isinstance(error, socket.gaierror) else socket.gaierror(str(error))
+        raise NameResolutionError(name, connection, found) from None
+    try:
+        for last, address in enumerate(addresses, 1 - len(addresses)):
+            connection._dns_host = address
+            try:
+                return connect()
+            except (NewConnectionError, TimeoutError):
+                if not last:
+                    raise
+        raise AssertionError("a host has an address")
+    finally:
+        connection._dns_host = name
+
+
 def _pool(endpoint: Endpoint, parts: urllib.parse.SplitResult, held: list[socket.socket]) -> urllib3.HTTPConnectionPool:
     """One connection."""
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
     secure: Any = {"ssl_context": endpoint.tls()} if parts.scheme == "https" else {}
     port = parts.port or (443 if secure else 80)
-    return cuttable_pools(held)[parts.scheme](host, port, maxsize=1, block=True, **secure)
+    return cuttable_pools(held, endpoint.reach, endpoint.what)[parts.scheme](
+        host, port, maxsize=1, block=True, **secure
+    )
 
 
 def _over(what: str, deadline: Deadline) -> HttpError:

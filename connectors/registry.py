@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
-from typing import Any
+from typing import Any, Protocol
 
 from connectors.base import ConfigError, Connector
 from connectors.files.connector import FilesConnector
@@ -12,9 +12,17 @@ from connectors.kueue.connector import KueueConnector
 from connectors.loki.connector import LokiConnector
 from connectors.pods.connector import PodsConnector
 from connectors.promql.connector import PromConnector
+from connectors.reach import ANYWHERE, Reach
 from connectors.slurm.connector import SlurmConnector
 
-FACTORIES: dict[str, Callable[[Mapping[str, Any]], Connector]] = {
+
+class Factory(Protocol):
+    """Makes a connector of a mapping of plain values; its server may be within `reach`. Raises ConfigError."""
+
+    def __call__(self, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> Connector: ...
+
+
+FACTORIES: dict[str, Factory] = {
     "files": FilesConnector.from_config,
     "kueue": KueueConnector.from_config,
     "loki": LokiConnector.from_config,
@@ -22,7 +30,7 @@ FACTORIES: dict[str, Callable[[Mapping[str, Any]], Connector]] = {
     "promql": PromConnector.from_config,
     "slurm": SlurmConnector.from_config,
 }
-"""Kind -> what makes a connector of a mapping of plain values. Raises ConfigError."""
+"""By kind."""
 
 
 def example(kind: str) -> str:

@@ -24,6 +24,7 @@ from connectors.files.client import Roots, content_key
 from connectors.files.collection import PatternCollection
 from connectors.files.config import FilesConfig
 from connectors.http import Deadline
+from connectors.reach import ANYWHERE, Reach
 from connectors.spool import Spool
 from engine.bundle import BundleError, open_bundle
 
@@ -42,8 +43,8 @@ class FilesConnector:
         self._roots = Roots(config.roots)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> FilesConnector:
-        """From plain values. Raises ConfigError."""
+    def from_config(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> FilesConnector:
+        """From plain values; no server is asked, so `reach` says nothing. Raises ConfigError."""
         return cls(FilesConfig.parse(config))
 
     def find(self, cursor: dict[str, Any]) -> Iterator[Found]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 
 from connectors.base import ConfigError
+from connectors.reach import ANYWHERE, Reach
 from connectors.values import number, path, text
 
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -28,15 +30,19 @@ class KubeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for one collection, or one search."""
     page: int = 500
     spool_dir: Path | None = None
+    reach: Reach = ANYWHERE
+    """Where the API may be. When that is not everywhere, a page named the kubeconfig, and it may name nothing here."""
 
     KEYS = ("kubeconfig", "context", "namespaces", "request_seconds", "time_limit", "page", "spool_dir")
 
     @classmethod
-    def parse(cls, config: Mapping[str, Any], where: str) -> KubeConfig:
+    def parse(cls, config: Mapping[str, Any], where: str, reach: Reach = ANYWHERE) -> KubeConfig:
         """From a connector's plain values (KEYS). Raises ConfigError."""
         kubeconfig, context = text(config, "kubeconfig", where), text(config, "context", where)
         if context and not kubeconfig:
             raise ConfigError(f"{where}: context: needs kubeconfig, the file that it is in")
+        if kubeconfig and os.pathsep in kubeconfig:  # which the official client takes for several files
+            raise ConfigError(f"{where}: kubeconfig: must be one file, without {os.pathsep!r} in its name")
         return cls(
             kubeconfig=Path(kubeconfig.removeprefix("file:")).expanduser() if kubeconfig else None,
             context=context,
@@ -45,6 +51,7 @@ class KubeConfig(msgspec.Struct, frozen=True, kw_only=True):
             time_limit=number(config, "time_limit", 600.0, where),
             page=int(number(config, "page", 500, where, least=1)),
             spool_dir=path(config, "spool_dir", where),
+            reach=reach,
         )
 
     @property

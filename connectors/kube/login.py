@@ -10,12 +10,19 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import yaml
+
 from connectors.base import ConnectorError
 from connectors.http import cuttable_pools
 from connectors.kube.config import KubeConfig
 
 LOGIN_SECONDS = 30.0
 """For reading a kubeconfig, whose user may be a command (exec)."""
+_LEADING_OUT = {
+    "exec", "auth-provider", "tokenFile", "certificate-authority", "client-certificate", "client-key",
+}  # fmt: skip
+"""Keys of a kubeconfig that have a program run or another file read."""
+_MOST_NODES = 100_000
 _T = TypeVar("_T")
 logging.getLogger("kubernetes").setLevel(logging.WARNING)  # it tells of each response at DEBUG, with secrets
 
@@ -37,7 +44,9 @@ def api_client(config: KubeConfig, held: list[socket.socket]) -> Any:
     settings.retries = False  # retried here, with limits
     settings.connection_pool_maxsize = 1
     api = client.ApiClient(settings)
-    api.rest_client.pool_manager.pool_classes_by_scheme = cuttable_pools(held)  # so that a watchdog can cut them
+    api.rest_client.pool_manager.pool_classes_by_scheme = cuttable_pools(
+        held, config.reach, "Kubernetes"
+    )  # a watchdog can cut them
     return api
 
 
@@ -45,6 +54,8 @@ def _sign_in(kube: KubeConfig, settings: Any) -> None:
     from kubernetes import config
 
     logins: Any = config
+    if not kube.reach.is_everywhere and kube.kubeconfig is not None:
+        _refuse_what_leads_out(kube)
     try:
         if kube.kubeconfig is None:
             logins.load_incluster_config(client_configuration=settings)
@@ -66,6 +77,40 @@ def _sign_in(kube: KubeConfig, settings: Any) -> None:
         raise ConnectorError(f"kubeconfig {kube.login}: {why}") from None
     except Exception as error:  # the loader lets errors of YAML, JSON and of the user's command through as they are
         raise ConnectorError(f"kubeconfig {kube.login} can not be used: {type(error).__name__}") from None
+
+
+def _refuse_what_leads_out(kube: KubeConfig) -> None:
+    """A kubeconfig that a page names may lie where jobs write, so it runs no program and names no other file.
+
+    Raises ConnectorError.
+    """
+    assert kube.kubeconfig is not None
+    try:
+        document = yaml.safe_load(kube.kubeconfig.read_bytes())
+    except (OSError, yaml.YAMLError, ValueError):
+        return  # the official client says what is wrong with it
+    for key in sorted(_keys(document) & _LEADING_OUT):
+        raise ConnectorError(
+            f"kubeconfig {kube.login}: {key}: a kubeconfig that a page names may run no program and name no other file:"
+            " put token and certificates into it (kubectl config view --flatten), or use faultline.toml"
+        )
+
+
+def _keys(value: object) -> set[str]:
+    """The keys of clusters and users, wherever they stand. Raises ConnectorError for what has no end."""
+    found: set[str] = set()
+    open_, seen = [value], 0
+    while open_:
+        seen += 1
+        if seen > _MOST_NODES:
+            raise ConnectorError("the kubeconfig is too large, or refers to itself")
+        one = open_.pop()
+        if isinstance(one, dict):
+            found |= {key for key in one if isinstance(key, str)}
+            open_ += one.values()
+        elif isinstance(one, list):
+            open_ += one
+    return found
 
 
 def within(seconds: float, what: Callable[[], _T], doing: str) -> _T:

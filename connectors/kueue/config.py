@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from connectors.kube.config import KubeConfig
+from connectors.reach import ANYWHERE, Reach
 from connectors.values import flag, named, number, text, words
 
 _KEYS = {
@@ -34,12 +35,12 @@ class KueueConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the first search looks back."""
 
     @classmethod
-    def parse(cls, config: Mapping[str, Any]) -> KueueConfig:
+    def parse(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> KueueConfig:
         """From plain values. Raises ConfigError."""
         name, where = named(config, "kueue", _KEYS)
         return cls(
             name=name,
-            kube=KubeConfig.parse(config, where),
+            kube=KubeConfig.parse(config, where, reach),
             cluster=text(config, "cluster", where) or "",
             queues=words(config, "queues", where, "local queues"),
             user_label=text(config, "user_label", where) or "",

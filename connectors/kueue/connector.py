@@ -23,6 +23,7 @@ from connectors.kueue.collection import KueueCollection
 from connectors.kueue.config import KueueConfig
 from connectors.kueue.discovery import Cursor, Search
 from connectors.kueue.placements import PlacementWatch
+from connectors.reach import ANYWHERE, Reach
 from connectors.refusals import Kind
 from engine.model import Attempt
 
@@ -40,9 +41,9 @@ class KueueConnector:
         self.sightings: SightingStore | None = None
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> KueueConnector:
+    def from_config(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> KueueConnector:
         """From plain values, see docs/connectors/kueue.md. Raises ConfigError."""
-        return cls(KueueConfig.parse(config))
+        return cls(KueueConfig.parse(config, reach))
 
     def cursor_since(self, since: float) -> dict[str, Any]:
         """The cursor of a search that tells of everything that ended since then, as far as Kubernetes still has it."""

@@ -13,6 +13,7 @@ from connectors.endpoint import Endpoint
 from connectors.grafana import Explore
 from connectors.loki.paging import PAGE, split_selector
 from connectors.placeholders import Template
+from connectors.reach import ANYWHERE, Reach
 from connectors.refusals import HttpError
 from connectors.values import named, number, only, path, text, words
 
@@ -51,7 +52,7 @@ class LokiConfig(msgspec.Struct, frozen=True, kw_only=True):
     spool_dir: Path | None = None
 
     @classmethod
-    def parse(cls, config: Mapping[str, Any]) -> LokiConfig:
+    def parse(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> LokiConfig:
         """From plain values. Raises ConfigError."""
         name, where = named(config, "loki", _KEYS)
         queries = config.get("queries")
@@ -63,7 +64,7 @@ class LokiConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"{where}: queries: two of one source have the same name")
         return cls(
             name=name,
-            endpoint=Endpoint.from_config("Loki", name, config),
+            endpoint=Endpoint.from_config("Loki", name, config, reach),
             queries=parsed,
             page=int(number(config, "page", PAGE, where, least=1)),
             nodes_per_query=int(number(config, "nodes_per_query", 32, where, least=1)),

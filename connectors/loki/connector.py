@@ -14,6 +14,7 @@ from connectors.http import Deadline, HttpClient
 from connectors.loki.client import LokiClient
 from connectors.loki.collection import LokiCollection
 from connectors.loki.config import LokiConfig
+from connectors.reach import ANYWHERE, Reach
 
 CHECK_SECONDS = 10.0
 
@@ -26,9 +27,9 @@ class LokiConnector(CollectsOnly):
         self._config = config
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> LokiConnector:
+    def from_config(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> LokiConnector:
         """From plain values. Raises ConfigError."""
-        return cls(LokiConfig.parse(config))
+        return cls(LokiConfig.parse(config, reach))
 
     @contextmanager
     def collect(self, request: CollectRequest, stop: threading.Event | None = None) -> Iterator[LokiCollection]:

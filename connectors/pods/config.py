@@ -10,6 +10,7 @@ import msgspec
 
 from connectors.base import ConfigError
 from connectors.kube.config import KubeConfig
+from connectors.reach import ANYWHERE, Reach
 from connectors.values import amount, flag, named, number
 
 _KEYS = {
@@ -36,12 +37,12 @@ class PodsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How long the logs of a running attempt are followed, all together; 0: not at all."""
 
     @classmethod
-    def parse(cls, config: Mapping[str, Any]) -> PodsConfig:
+    def parse(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> PodsConfig:
         """From plain values. Raises ConfigError."""
         name, where = named(config, "pods", _KEYS)
         return cls(
             name=name,
-            kube=KubeConfig.parse(config, where),
+            kube=KubeConfig.parse(config, where, reach),
             containers=_pattern(config, "containers", "", where),
             skip_containers=_pattern(config, "skip_containers", SIDECARS, where),
             init_containers=flag(config, "init_containers", True, where),

@@ -15,6 +15,7 @@ from connectors.kube.session import KubeSession
 from connectors.kube.sightings import SightingStore
 from connectors.pods.collection import PodsCollection
 from connectors.pods.config import PodsConfig
+from connectors.reach import ANYWHERE, Reach
 from connectors.spool import Spool
 
 CHECK_SECONDS = 20.0
@@ -29,9 +30,9 @@ class PodsConnector(CollectsOnly):
         self.sightings: SightingStore | None = None
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> PodsConnector:
+    def from_config(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> PodsConnector:
         """From plain values, see docs/connectors/pods.md. Raises ConfigError."""
-        return cls(PodsConfig.parse(config))
+        return cls(PodsConfig.parse(config, reach))
 
     @contextmanager
     def collect(self, request: CollectRequest, stop: threading.Event | None = None) -> Iterator[PodsCollection]:

@@ -11,6 +11,7 @@ import msgspec
 from connectors.endpoint import Endpoint
 from connectors.grafana import Explore
 from connectors.promql.pack import PackQuery, load
+from connectors.reach import ANYWHERE, Reach
 from connectors.values import named, number, path
 
 _KEYS = {
@@ -37,12 +38,12 @@ class PromConfig(msgspec.Struct, frozen=True, kw_only=True):
     spool_dir: Path | None = None
 
     @classmethod
-    def parse(cls, config: Mapping[str, Any]) -> PromConfig:
+    def parse(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> PromConfig:
         """From plain values. Raises ConfigError."""
         name, where = named(config, "promql", _KEYS)
         return cls(
             name=name,
-            endpoint=Endpoint.from_config("Prometheus", name, config),
+            endpoint=Endpoint.from_config("Prometheus", name, config, reach),
             queries=load(config, where),
             step=int(number(config, "step", 0, where, least=1)) if config.get("step") is not None else None,
             resolution=int(number(config, "resolution", 15, where, least=1)),

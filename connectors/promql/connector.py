@@ -14,6 +14,7 @@ from connectors.http import Deadline, HttpClient
 from connectors.promql.client import PromClient, TooMuch
 from connectors.promql.collection import PromCollection
 from connectors.promql.config import PromConfig
+from connectors.reach import ANYWHERE, Reach
 
 CHECK_SECONDS = 10.0
 
@@ -26,9 +27,9 @@ class PromConnector(CollectsOnly):
         self._config = config
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> PromConnector:
+    def from_config(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> PromConnector:
         """From plain values. Raises ConfigError."""
-        return cls(PromConfig.parse(config))
+        return cls(PromConfig.parse(config, reach))
 
     @contextmanager
     def collect(self, request: CollectRequest, stop: threading.Event | None = None) -> Iterator[PromCollection]:

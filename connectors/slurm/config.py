@@ -13,6 +13,7 @@ import msgspec
 
 from connectors.base import ConfigError
 from connectors.endpoint import Endpoint
+from connectors.reach import ANYWHERE, Reach
 from connectors.secrets import Secret
 from connectors.slurm.parser import ENDED_STATES, STATES
 from connectors.slurm.runner import Runner
@@ -68,7 +69,7 @@ class SlurmConfig(msgspec.Struct, frozen=True, kw_only=True):
     spool_dir: Path | None = None
 
     @classmethod
-    def parse(cls, config: Mapping[str, Any]) -> SlurmConfig:
+    def parse(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> SlurmConfig:
         """From plain values. Raises ConfigError."""
         name, where = named(config, "slurm", _KEYS)
         rest = config.get("rest")
@@ -77,7 +78,7 @@ class SlurmConfig(msgspec.Struct, frozen=True, kw_only=True):
             cluster=text(config, "cluster", where) or "",
             slurm_cluster=(_words(config, "slurm_cluster", where) or ("",))[0],
             runner=_runner(config, where),
-            rest=None if rest is None else _rest(rest, f"{where}: rest"),
+            rest=None if rest is None else _rest(rest, f"{where}: rest", reach),
             states=_states(config, where),
             users=_words(config, "users", where),
             accounts=_words(config, "accounts", where),
@@ -115,7 +116,7 @@ def _runner(config: Mapping[str, Any], where: str) -> Runner:
     )
 
 
-def _rest(config: object, where: str) -> RestConfig:
+def _rest(config: object, where: str, reach: Reach) -> RestConfig:
     if not isinstance(config, Mapping):
         raise ConfigError(f"{where}: must have a url")
     only(config, _REST_KEYS, where)
@@ -131,7 +132,7 @@ def _rest(config: object, where: str) -> RestConfig:
             raise ConfigError(f"{where}: url: must be like unix:/run/slurmrestd.sock")
     else:
         plain = {key: value for key, value in config.items() if key not in ("version", "user", "token")}
-        endpoint = Endpoint.from_config("slurmrestd", where.removeprefix("connector "), plain)
+        endpoint = Endpoint.from_config("slurmrestd", where.removeprefix("connector "), plain, reach)
         if token is None:
             raise ConfigError(f"{where}: token: is missing: slurmrestd takes no calls over TCP without one")
     seconds = number(config, "request_seconds", 60.0, where)

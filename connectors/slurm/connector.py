@@ -11,6 +11,7 @@ import msgspec
 
 from connectors.base import CollectionReport, CollectRequest, Found, check_report
 from connectors.http import Deadline
+from connectors.reach import ANYWHERE, Reach
 from connectors.slurm.client import CommandClient, SlurmClient
 from connectors.slurm.collection import SlurmCollection
 from connectors.slurm.config import SlurmConfig
@@ -32,9 +33,9 @@ class SlurmConnector:
         self._config = config
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> SlurmConnector:
+    def from_config(cls, config: Mapping[str, Any], reach: Reach = ANYWHERE) -> SlurmConnector:
         """From plain values. Raises ConfigError."""
-        return cls(SlurmConfig.parse(config))
+        return cls(SlurmConfig.parse(config, reach))
 
     def find(self, cursor: dict[str, Any], stop: threading.Event | None = None) -> Iterator[Found]:
         """Attempts that ended since `cursor`, in order of their end; see search.py. Raises ConnectorError."""
