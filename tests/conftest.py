@@ -51,6 +51,7 @@ if postgres:
 if valkey:
     os.environ["REDIS_URL"] = valkey.url
 os.environ["FAULTLINE_STATE_DIR"] = str(folder.root)
+os.environ["FAULTLINE_FIGURES_SECONDS"] = "0"  # a test looks at once at what it did
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"  # Playwright's synchronous API runs an event loop in the test's thread
 os.environ["DJANGO_SETTINGS_MODULE"] = "triage.settings"
 django.setup()

@@ -42,11 +42,15 @@ class ApiError(Exception):
 
 
 class Client:
-    """`timeout` in seconds; `tries` of each call that fails on the way."""
+    """`timeout` in seconds; `tries` of each call that fails on the way; `patience` in seconds with a server that says
+    when to come back.
+    """
 
-    def __init__(self, server: str, token: str, *, timeout: float = 90.0, tries: int = 5) -> None:
+    def __init__(
+        self, server: str, token: str, *, timeout: float = 90.0, tries: int = 5, patience: float = 600.0
+    ) -> None:
         self._base = server.rstrip("/") + "/api/v1/"
-        self._token, self._timeout, self._tries = token, timeout, tries
+        self._token, self._timeout, self._tries, self._patience = token, timeout, tries, patience
 
     def call(
         self, method: str, path: str, body: Any = None, *, query: dict[str, Any] | None = None,
@@ -61,7 +65,8 @@ class Client:
             body, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
         elif body is not None:
             sent.setdefault("Content-Type", "application/octet-stream")
-        for left in reversed(range(self._tries)):
+        left, until = self._tries - 1, time.monotonic() + self._patience
+        while True:
             request = urllib.request.Request(address, data=body, headers=sent, method=method)
             try:
                 with urllib.request.urlopen(request, timeout=self._timeout) as answer:  # nosec B310: the user names it
@@ -69,15 +74,19 @@ class Client:
             except urllib.error.HTTPError as error:
                 with error:
                     problem = _problem(error)
+                told = error.headers.get("Retry-After", "")
+                wait = min(float(told), 60.0) if told.isdigit() else 2.0
+                if told and error.code in _AGAIN and time.monotonic() + wait < until:
+                    time.sleep(wait)  # it is there, and says when to come back: that is no try
+                    continue
                 if error.code not in _AGAIN or not left:
                     raise ApiError(error.code, problem) from None
-                wait = float(error.headers.get("Retry-After") or 2.0)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if not left:
                     raise ApiError(0, {"detail": f"{address}: {getattr(error, 'reason', error)}"}) from None
                 wait = 0.5 * 2 ** (self._tries - 1 - left)
+            left -= 1
             time.sleep(min(wait, 60.0))
-        raise AssertionError("not reached")
 
     def attempt(
         self, workload_id: str, *, number: int = 1, cluster: str = "", scheduler: str = "static", **facts: Any
@@ -161,7 +170,7 @@ def _part(content: Path | bytes, offset: int) -> bytes:
 def _problem(error: urllib.error.HTTPError) -> dict[str, Any]:
     try:
         found = json.loads(error.read())
-    except (ValueError, OSError):
+    except (ValueError, OSError, http.client.HTTPException):  # it may end half-way
         found = None
     return found if isinstance(found, dict) else {"detail": f"{error.code} {error.reason}"}
 

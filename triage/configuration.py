@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from connectors.base import ConfigError, Connector
+from connectors.reach import ANYWHERE, Reach
 from connectors.registry import FACTORIES
 from connectors.slurm.parser import ENDED_STATES
 from connectors.values import MOST
@@ -33,6 +34,8 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     values: dict[str, Any]
+    reach: Reach = ANYWHERE
+    """Where its server may be."""
 
     @property
     def key(self) -> str:
@@ -51,7 +54,7 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def connector(self) -> Connector:
         """Raises ConfigError."""
-        return FACTORIES[self.kind]({"name": self.name, **self.values})
+        return FACTORIES[self.kind]({"name": self.name, **self.values}, self.reach)
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -225,7 +225,7 @@ def _workers() -> Iterator[Said]:
 
 def _beat() -> Iterator[Said]:
     at = last_beat()
-    every = settings.CELERY_BEAT_SCHEDULE["sweep"]["schedule"]
+    every = settings.FAULTLINE_BEAT_SECONDS["sweep"]
     if at is None or time.time() - at > 20 * every + 60:
         since = "never" if at is None else f"last at {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
         yield Said(

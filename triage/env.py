@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,14 @@ def database(url: str) -> dict[str, Any]:
         "PORT": str(port),
         "OPTIONS": options,
     }
+
+
+def keepalive(*, idle: int, interval: int, count: int) -> dict[int, int]:
+    """TCP options, as far as this system has them: after so many seconds of silence a connection is probed, and after
+    so many probes without an answer it is dead.
+    """
+    wanted = {"TCP_KEEPIDLE": idle, "TCP_KEEPINTVL": interval, "TCP_KEEPCNT": count}
+    return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
 
 
 def secret_key(path: Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import msgspec
 
 from connectors.base import ConfigError
-from triage.configuration import Configuration, check
+from connectors.reach import ANYWHERE, Reach
+from triage.configuration import ClusterConfig, Configuration, check
 
 FILE = "faultline.toml"
 PREFIX = "FAULTLINE_CLUSTERS__"
@@ -52,6 +54,8 @@ class PageRules(msgspec.Struct, frozen=True):
     """What a page may name on the machines that workers run on."""
 
     folders: tuple[Path, ...] = ()
+    reach: Reach = ANYWHERE
+    """Where servers may be. Workers look once more at what a name leads to, whenever they connect."""
 
     def refusals(self, values: Mapping[str, Any]) -> Iterator[str]:
         """Why a source is not taken from a page, key by key."""
@@ -65,6 +69,8 @@ class PageRules(msgspec.Struct, frozen=True):
                 yield from (f"{key}: {why}" for path in _paths(value) if (why := self.why_not(path)))
             elif key == "url" and str(value).startswith("unix:"):
                 yield f"{key}: a socket can only be set in {FILE} or the environment"
+            elif key == "url" and (why := self.reach.why_not(_host(str(value)))):
+                yield f"{key}: {why}"
             elif isinstance(value, Mapping):
                 yield from (f"{key}.{words}" for words in self.refusals(value))
 
@@ -77,6 +83,14 @@ class PageRules(msgspec.Struct, frozen=True):
             return ""
         allowed = ", ".join(map(str, self.folders)) or "no folder"
         return f"{path}: on a page, paths must lie in {allowed} (FAULTLINE_PAGE_FOLDERS)"
+
+
+def _host(url: str) -> str:
+    """Empty when there is none, which the connector says."""
+    try:
+        return urllib.parse.urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _paths(value: Any) -> Iterator[str]:
@@ -121,7 +135,19 @@ def load(
     except ConfigError as error:
         return Configuration(path=shown, errors=(*errors, str(error)))
     found = check(document, shown, lambda cluster, source: places.get((cluster, source), shown))
-    return msgspec.structs.replace(found, errors=(*errors, *found.errors), places=places)
+    clusters = {
+        name: _confined(cluster, places, (rules or PageRules()).reach) for name, cluster in found.clusters.items()
+    }
+    return msgspec.structs.replace(found, clusters=clusters, errors=(*errors, *found.errors), places=places)
+
+
+def _confined(cluster: ClusterConfig, places: Mapping[tuple[str, str], str], reach: Reach) -> ClusterConfig:
+    """The cluster, with sources from pages within `reach`."""
+    sources = tuple(
+        msgspec.structs.replace(source, reach=reach) if (cluster.name, source.name) in places else source
+        for source in cluster.sources
+    )
+    return msgspec.structs.replace(cluster, sources=sources)
 
 
 def read_source(name: str, source: PageSource, rules: PageRules, where: str) -> dict[str, Any]:

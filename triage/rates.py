@@ -7,10 +7,10 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from functools import cache
 
 import redis
-from django.conf import settings
+
+from triage.quick_broker import quick_broker
 
 logger = logging.getLogger(__name__)
 WINDOW = 60
@@ -29,14 +29,9 @@ def counted(who: str) -> Counted | None:
     now = time.time()
     key = f"faultline:rate:{who}:{int(now // WINDOW)}"
     try:
-        with _broker().pipeline(transaction=False) as pipe:
+        with quick_broker().pipeline(transaction=False) as pipe:
             times = int(pipe.incr(key).expire(key, 2 * WINDOW).execute()[0])
     except (redis.RedisError, OSError) as error:
         logger.warning("calls are not counted, the broker was not reached: %s", error)
         return None
     return Counted(times, WINDOW - now % WINDOW)
-
-
-@cache
-def _broker() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=0.5, socket_timeout=0.5)

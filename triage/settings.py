@@ -10,7 +10,8 @@ from pathlib import Path
 
 from kombu import Queue
 
-from triage import env
+from triage import env, logs
+from triage.schedule import Every
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 STATE_DIR = Path(os.environ.get("FAULTLINE_STATE_DIR") or BASE_DIR / ".faultline").resolve()
@@ -44,10 +45,11 @@ INSTALLED_APPS = [
     "triage",
 ]
 MIDDLEWARE = [
+    "triage.middleware.LogMiddleware",
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "triage.access.middleware.SightMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "triage.middleware.ContentSecurityPolicyMiddleware",
+    "triage.middleware.SafeAnswerMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -88,7 +90,15 @@ DATABASE_URL = os.environ.get("DATABASE_URL") or "postgresql://faultline:faultli
 DATABASES = {"default": env.database(DATABASE_URL)}
 DATABASES["default"]["CONN_MAX_AGE"] = env.number("DATABASE_CONN_MAX_AGE", 60)
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
-DATABASES["default"]["OPTIONS"].setdefault("connect_timeout", 5)
+DATABASES["default"]["OPTIONS"] = {
+    "connect_timeout": 5,
+    # a server that is gone, or a firewall that has forgotten the connection, is noticed within half a minute
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    **DATABASES["default"]["OPTIONS"],
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0"
@@ -97,12 +107,19 @@ REDIS_URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0"
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = os.environ.get("FAULTLINE_QUEUE") or "faultline"
-CELERY_TASK_QUEUES = [Queue(CELERY_TASK_DEFAULT_QUEUE), Queue(f"{CELERY_TASK_DEFAULT_QUEUE}-now")]
+FAULTLINE_KNOCKS = f"{CELERY_TASK_DEFAULT_QUEUE}-work"
+"""The queue of messages that say only that there is something to do: a few of them, however much it is."""
+CELERY_TASK_QUEUES = [
+    Queue(name) for name in (CELERY_TASK_DEFAULT_QUEUE, f"{CELERY_TASK_DEFAULT_QUEUE}-now", FAULTLINE_KNOCKS)
+]
 CELERY_TASK_ROUTES = {
-    task: {"queue": f"{CELERY_TASK_DEFAULT_QUEUE}-now"}
-    for task in ("triage.sweep", "triage.discover", "triage.discover_source", "triage.check_source")
+    "triage.work": {"queue": FAULTLINE_KNOCKS},
+    **{
+        task: {"queue": f"{CELERY_TASK_DEFAULT_QUEUE}-now"}
+        for task in ("triage.sweep", "triage.discover", "triage.discover_source", "triage.check_source")
+    },
 }
-"""Workers take from both in turn, so what is short, or waited for, does not stand behind a thousand attempts."""
+"""Workers take from all in turn, so what is short, or waited for, does not stand behind what is long."""
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_TIME_LIMIT = env.number("FAULTLINE_TASK_TIME_LIMIT", 3600)
@@ -116,46 +133,35 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 3,
     "socket_timeout": 10,
     "socket_keepalive": True,
+    "socket_keepalive_options": env.keepalive(idle=10, interval=5, count=3),
     "retry_on_timeout": True,
     "health_check_interval": 10,
 }
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0.1, "interval_step": 0.1, "interval_max": 0.2}
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATE_DIR / "celerybeat-schedule")
-CELERY_BEAT_SCHEDULE = {
-    "sweep": {
-        "task": "triage.sweep",
-        "schedule": env.number("FAULTLINE_SWEEP_SECONDS", 15),
-        "options": {"expires": 30},
-    },
-    "prune-observations": {
-        "task": "triage.prune_observations",
-        "schedule": 3600,
-        "options": {"expires": 3600},
-    },
-    "prune": {
-        "task": "triage.prune",
-        "schedule": 3600,
-        "options": {"expires": 3600},
-    },
-    "discover": {
-        "task": "triage.discover",
-        "schedule": env.number("FAULTLINE_DISCOVER_SECONDS", 30),
-        "options": {"expires": 60},
-    },
-    "tell": {
-        "task": "triage.tell",
-        "schedule": env.number("FAULTLINE_TELL_SECONDS", 5),
-        "options": {"expires": 10},
-    },
-    "forget-deliveries": {
-        "task": "triage.forget_deliveries",
-        "schedule": 3600,
-        "options": {"expires": 3600},
-    },
+FAULTLINE_BEAT_SECONDS = {
+    "sweep": env.number("FAULTLINE_SWEEP_SECONDS", 15),
+    "discover": env.number("FAULTLINE_DISCOVER_SECONDS", 30),
+    "tell": env.number("FAULTLINE_TELL_SECONDS", 5),
+    "prune_observations": 3600,
+    "prune": 3600,
+    "forget_deliveries": 3600,
 }
+CELERY_BEAT_SCHEDULE = {
+    name.replace("_", "-"): {
+        "task": f"triage.{name}",
+        "schedule": Every(seconds),
+        "options": {"expires": 6 * 3600},  # by the worker's clock, which may be wrong by hours
+    }
+    for name, seconds in FAULTLINE_BEAT_SECONDS.items()
+}
+"""Of what waited while no worker was there, one of each is done: `triage.tasks.periodic`."""
 FAULTLINE_LEASE_SECONDS = env.number("FAULTLINE_LEASE_SECONDS", 45)
 """A worker that hasn't been heard of for so long is taken for dead and its attempt is picked up by another."""
+
+FAULTLINE_TRIAGE_ORDER = env.one_of("FAULTLINE_TRIAGE_ORDER", "newest", ("newest", "oldest"))
+"""Of what waits in one cluster: newest or oldest first, and in both the larger job before."""
 
 # --- triage -----------------------------------------------------------------------------------------------------------
 FAULTLINE_RULES = [Path(part) for part in env.items("FAULTLINE_RULES", separator=os.pathsep)]
@@ -166,6 +172,9 @@ FAULTLINE_PAGE_FOLDERS = [
     Path(part) for part in env.items("FAULTLINE_PAGE_FOLDERS", "/run/secrets", separator=os.pathsep)
 ]
 """Folders in which the clusters' pages may name files: secrets, kubeconfigs, certificates, logs."""
+FAULTLINE_PAGE_HOSTS = env.items("FAULTLINE_PAGE_HOSTS", "*")
+"""Hosts at which the clusters' pages may name servers: names, .domains, addresses, networks; * for private and public
+ones. The machine itself, link-local addresses and clouds' metadata are not among those: they are named one by one."""
 FAULTLINE_MAX_UPLOAD_BYTES = env.number("FAULTLINE_MAX_UPLOAD_BYTES", 2 * 1024**3)
 
 FAULTLINE_MAX_ATTEMPT_BYTES = env.number("FAULTLINE_MAX_ATTEMPT_BYTES", 8 * 1024**3)
@@ -174,6 +183,9 @@ FAULTLINE_QUIET_SECONDS = env.number("FAULTLINE_QUIET_SECONDS", 600)
 """An attempt made by the API that nobody asks to diagnose is diagnosed so long after its last observation."""
 FAULTLINE_KEEP_OBSERVATIONS_HOURS = env.number("FAULTLINE_KEEP_OBSERVATIONS_HOURS", 24)
 """So long a diagnosed stream still takes parts; then only the blob store has it."""
+
+FAULTLINE_FIGURES_SECONDS = env.number("FAULTLINE_FIGURES_SECONDS", 60)
+"""So old may be what Insights, Nodes and Rules count over weeks of attempts; 0: counted at each look."""
 
 # --- figures of its own work ------------------------------------------------------------------------------------------
 FAULTLINE_METRICS_TOKEN = os.environ.get("FAULTLINE_METRICS_TOKEN", "").strip()
@@ -187,6 +199,9 @@ if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
 # --- programs that ask ------------------------------------------------------------------------------------------------
 FAULTLINE_API_RATE = env.number("FAULTLINE_API_RATE", 1200)
 """Calls a minute that one user or token may make; 0: any number."""
+FAULTLINE_INGEST_CALLS = max(1, env.number("FAULTLINE_INGEST_CALLS", 4))
+"""Calls that bring evidence and are done at once by one web process, and half as many that wait for a diagnosis: fewer
+than it has threads, so that pages are answered meanwhile. Others are told to come back in a moment."""
 FAULTLINE_SHARE_RATE = env.number("FAULTLINE_SHARE_RATE", 60)
 """Openings of share links a minute from one address, and ten times as many of one link; 0: any number."""
 FAULTLINE_NVRX_ROOT = os.environ.get("FAULTLINE_NVRX_ROOT", "").strip()
@@ -203,7 +218,8 @@ FAULTLINE_NVRX_MAX_JOBS = env.number("FAULTLINE_NVRX_MAX_JOBS", 100_000)
 FAULTLINE_URL = os.environ.get("FAULTLINE_URL", "").strip().rstrip("/")
 """The site's address as people reach it, like https://faultline.example.org; messages link to it."""
 FAULTLINE_PRIVATE_HOSTS = env.items("FAULTLINE_PRIVATE_HOSTS")
-"""Hosts in private networks that channels may reach; * for all."""
+"""Hosts in private networks that channels may reach: names, .domains, addresses, networks; * for all but the machine
+itself and link-local addresses."""
 FAULTLINE_DELIVERY_SECONDS = env.number("FAULTLINE_DELIVERY_SECONDS", 20)
 """Time limit of one delivery."""
 DEFAULT_FROM_EMAIL = os.environ.get("FAULTLINE_MAIL_FROM") or "faultline@localhost"
@@ -259,6 +275,7 @@ LOGOUT_REDIRECT_URL = "login"
 HTTPS = env.flag("FAULTLINE_HTTPS")
 """Set where the site is reached by https: cookies and redirects then insist on it."""
 SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # asked for on the spot, without the proxy
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 """Whether all names below this one speak https, and should be on browsers' lists, only their owner can say."""
@@ -266,6 +283,8 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("FAULT
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+if HTTPS:  # browsers then take them from this very host alone, so that no other name below the domain can plant one
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_HTTPONLY = True
@@ -338,14 +357,5 @@ STORAGES = {
     },
 }
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": os.environ.get("FAULTLINE_LOG_LEVEL", "INFO").upper()},
-    "loggers": {
-        "kombu": {"level": "WARNING"},
-        "django.request": {"level": "ERROR" if not DEBUG else "WARNING"},
-    },
-}
+LOGGING = logs.config()
+LOGGING["loggers"]["django.request"] = {"level": "ERROR" if not DEBUG else "WARNING"}

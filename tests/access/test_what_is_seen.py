@@ -46,7 +46,11 @@ def text_of(answer: object) -> str:
 def plain(answer: object, *named: object) -> str:
     """An answer without what the address itself named, the reader's secrets and the time."""
     text = text_of(answer)
-    text = re.sub(r'csrfmiddlewaretoken" value="\w+"|ETag: \S+|X-RateLimit-\S+ \d+|Content-Length: \d+', "", text)
+    text = re.sub(
+        r'csrfmiddlewaretoken" value="\w+"|ETag: \S+|X-Request-Id: \S+|X-RateLimit-\S+ \d+|Content-Length: \d+',
+        "",
+        text,
+    )
     text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?|\d\d:\d\d UTC", "", text)
     for word in sorted(map(str, named), key=len, reverse=True):
         text = text.replace(word, "*")

@@ -12,7 +12,8 @@ from django.test import Client
 from tests.triage.conftest import data_dir, diagnosed, fleet
 from triage.models import Attempt, CollectionState, Scope
 from triage.services.tokens import create_token
-from triage.tasks.collecting import collect, triage_attempt
+from triage.services.triage import begin_triage
+from triage.tasks.collecting import collect
 from triage.tasks.diagnosing import diagnose
 
 __all__ = ["data_dir", "diagnosed", "fleet"]
@@ -49,7 +50,7 @@ def api(token: Callable[..., Client]) -> Client:
 
 def work(attempt_id: int) -> Attempt:
     """What the workers do with an attempt, here and now."""
-    triage_attempt(attempt_id)
+    begin_triage(attempt_id)
     for pk in (
         Attempt.objects.get(pk=attempt_id).collections.exclude(state=CollectionState.DONE).values_list("pk", flat=True)
     ):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,20 @@ def test_what_is_wrong_is_said_in_one_line(client: Client, server: str, tmp_path
     assert "log files need --job" in capsys.readouterr().err
     assert main(["watch", "1", "--token", "flt_wrong"]) == 1
     assert "token is not valid" in capsys.readouterr().err
+
+
+def test_an_answer_that_ends_half_way_is_told_like_one_that_does_not_come() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            one, _ = listening.accept()
+            with one:
+                one.recv(1 << 16)
+                one.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 121\r\n\r\n{")
+
+        server = threading.Thread(target=answer)
+        server.start()
+        with pytest.raises(ApiError, match="503 Service Unavailable") as caught:
+            Client(f"http://127.0.0.1:{listening.getsockname()[1]}", "token", tries=1).call("GET", "attempts")
+        server.join()
+    assert caught.value.status == 503

@@ -23,7 +23,7 @@ from tests.triage import cast
 from triage.models import Attempt, Observation, Stream, TriageState
 from triage.services import observations
 from triage.services.sources import blob_store
-from triage.services.triage import unfinished_work
+from triage.services.turns import call_up, is_anything_due, take_turn
 
 pytestmark = pytest.mark.django_db
 RAW = "application/octet-stream"
@@ -236,20 +236,25 @@ def test_the_limits_are_told_and_kept(api: Client, settings: Any) -> None:
     assert api.get("/api/v1/limits").json()["part_bytes"] == 10
 
 
+def called_up_when_nothing_came(attempt: int) -> None:
+    assert call_up() == 0 and take_turn() is None
+    mine = Attempt.objects.filter(pk=attempt)
+    until = mine.get().triage_queued_at
+    assert until is not None and timedelta(minutes=9) < until - timezone.now() <= timedelta(minutes=10)
+    mine.update(triage_queued_at=timezone.now())
+    assert call_up() == 1 and is_anything_due()
+
+
 def test_an_attempt_that_nobody_asks_about_is_diagnosed_when_nothing_came_for_a_while(api: Client) -> None:
     attempt = new_attempt(api)
     put(api, attempt, "syslog/gx-02.log", cast.SYSLOG)
-    now = timezone.now()
-    assert unfinished_work(told_before=now).begin == []
-    assert unfinished_work(told_before=now + timedelta(minutes=11)).begin == [attempt]
+    called_up_when_nothing_came(attempt)
     assert work(attempt).rule == "xid.79"
 
 
 def test_an_attempt_of_which_nothing_was_sent_yet_is_not_diagnosed_from_nothing(api: Client) -> None:
     attempt = new_attempt(api)
-    now = timezone.now()
-    assert unfinished_work(told_before=now).begin == []
-    assert unfinished_work(told_before=now + timedelta(minutes=11)).begin == [attempt]
+    called_up_when_nothing_came(attempt)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.channels.receivers import MailServer, Receiver, mail_server, receiver
-from triage.channels.base import Message, Setup
+from triage.channels.base import Message, Setup, receivers_reach
 
 
 @pytest.fixture
@@ -25,7 +25,10 @@ def mail(settings: object) -> Iterator[MailServer]:
 @pytest.fixture
 def setup() -> Setup:
     return Setup(
-        sender="faultline@example.org", site="https://faultline.example.org", seconds=5, private_hosts=("127.0.0.1",)
+        sender="faultline@example.org",
+        site="https://faultline.example.org",
+        seconds=5,
+        reach=receivers_reach(["127.0.0.1"]),
     )
 
 

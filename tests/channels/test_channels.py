@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.channels.receivers import MailServer, Receiver, SlackApi
-from triage.channels.base import ChannelConfigError, ChannelError, Message, Setup
+from triage.channels.base import ChannelConfigError, ChannelError, Message, Setup, receivers_reach
 from triage.channels.http import read_retry_after
 from triage.channels.registry import KINDS
 
@@ -117,12 +117,27 @@ def test_what_may_pass_is_tried_again_and_a_redirect_is_not_followed(
     assert error.value.permanent == permanent and len(http_receiver.requests) == 1
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "10.0.0.8", "169.254.169.254", "0x7f000001"])
-def test_private_networks_are_refused_unless_allowed(message: Message, host: str) -> None:
+@pytest.mark.parametrize(
+    ("host", "place"),
+    [
+        ("127.0.0.1", "this machine"), ("localhost", "this machine"), ("[::1]", "this machine"),
+        ("0x7f000001", "this machine"), ("10.0.0.8", "a private network"), ("169.254.169.254", "metadata service"),
+        ("[64:ff9b::a9fe:a9fe]", "metadata service"),
+    ],
+)  # fmt: skip
+def test_private_networks_are_refused_unless_allowed(message: Message, host: str, place: str) -> None:
     channel = KINDS["webhook"].make({"url": f"http://{host}:9/", "secret": "env:HOOK_SECRET"}, Setup(seconds=3))
-    with pytest.raises(ChannelError, match="private network; allow it with FAULTLINE_PRIVATE_HOSTS") as error:
+    with pytest.raises(ChannelError, match=f"{place}.*; allow it with FAULTLINE_PRIVATE_HOSTS") as error:
         channel.send(message, "1", "")
     assert error.value.permanent
+
+
+def test_a_star_allows_private_networks_and_still_not_this_machine(http_receiver: Receiver, message: Message) -> None:
+    setup = Setup(seconds=3, reach=receivers_reach(["*"]))
+    channel = KINDS["webhook"].make({"url": http_receiver.url, "secret": "env:HOOK_SECRET"}, setup)
+    with pytest.raises(ChannelError, match="this machine itself"):
+        channel.send(message, "1", "")
+    assert http_receiver.requests == [] and setup.reach.addresses("10.0.0.8", 80) == ["10.0.0.8"]
 
 
 def test_a_receiver_that_drips_is_cut_off(http_receiver: Receiver, message: Message) -> None:
@@ -133,7 +148,7 @@ def test_a_receiver_that_drips_is_cut_off(http_receiver: Receiver, message: Mess
         return 200, {}, b""
 
     http_receiver.answer = slow
-    setup = Setup(seconds=0.5, private_hosts=("*",))
+    setup = Setup(seconds=0.5, reach=receivers_reach(["127.0.0.1"]))
     channel = KINDS["webhook"].make({"url": http_receiver.url, "secret": "env:HOOK_SECRET"}, setup)
     began = time.monotonic()
     with pytest.raises(ChannelError, match="no answer within"):

@@ -14,7 +14,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from triage.models import Attempt, TriageState
 from triage.services.bundles import import_bundle
 from triage.services.sources import forget_configuration, registry
-from triage.tasks.collecting import collect, triage_attempt
+from triage.services.triage import begin_triage
+from triage.tasks.collecting import collect
 from triage.tasks.diagnosing import diagnose
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
@@ -27,6 +28,7 @@ def data_dir(settings: Any, tmp_path: Path) -> Iterator[Path]:
     """The blob store and the spool of one test."""
     settings.FAULTLINE_DATA_DIR = tmp_path / "data"
     settings.ALLOWED_HOSTS = ["*"]
+    settings.FAULTLINE_PAGE_HOSTS = ["*", "127.0.0.1"]
     registry.cache_clear()
     yield settings.FAULTLINE_DATA_DIR
     registry.cache_clear()
@@ -40,7 +42,7 @@ def imported(transactional_db: None) -> Triaged:
 
 def work(attempt: Attempt) -> Attempt:
     """What a worker does with an attempt, here and now."""
-    triage_attempt(attempt.pk)
+    begin_triage(attempt.pk)
     for collection in attempt.collections.all():
         collect(collection.pk)
     diagnose(attempt.pk)

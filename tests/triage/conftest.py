@@ -62,8 +62,9 @@ class Process:
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         self._log = log.open("ab")
         self.log = log
+        quiet = ["--quiet"] if environment.get("FAULTLINE_LOG_FORMAT") == "json" else []  # no banner among the objects
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "triage.celery", *arguments],
+            [sys.executable, "-m", "celery", "-A", "triage.celery", *quiet, *arguments],
             cwd=project.BASE_DIR,
             env=environment,
             stdout=self._log,

@@ -140,7 +140,7 @@ def test_a_row_that_comes_in_while_one_pages_moves_nothing() -> None:
     newest = first.attempts[0]
     record_attempt(cast.facts("new", ended_at=(cast.END + timedelta(days=1)).timestamp()))
     assert [attempt.pk for attempt in list_attempts(cursor=first.older, limit=5).attempts] == wanted[5:]
-    assert count_newer(AttemptFilter(), newest) == 1
+    assert count_newer(AttemptFilter(), newest, limit=99) == 1
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,29 @@ def test_facets_count_what_their_own_choice_would_give(fleet_of_failures: dict[s
     assert counted["cluster"] == {"c1": 1}
     assert counted["node"] == {"gx-02": 1}
     assert [value.selected for value in facets["domain"] if value.value == "hardware"] == [True]
+
+
+def test_of_too_many_attempts_the_newest_are_counted_and_since_when_is_said(
+    diagnosed: MakeAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for hours in range(5):
+        user = "ben" if hours % 2 else "ada"
+        ended = cast.END.timestamp() - 3600 * hours
+        diagnosed(str(hours), facts={"ended_at": ended, "user": user}, domain="network")
+    whole = facet.counts(AttemptFilter())
+    assert (whole.since, whole.facets_since) == (None, None)
+    monkeypatch.setattr(facet, "COUNTED", 2)
+    counted = facet.counts(AttemptFilter(domain=("network",)))
+    assert counted.since == counted.facets_since == cast.END - timedelta(hours=2)
+    assert counted.total == 3 and counted.facets["domain"][0].count == 3
+    by_words = facet.counts(AttemptFilter(domain=("network",), text="gx-0"))
+    assert (by_words.since, by_words.total) == (counted.since, 3)
+    early = facet.counts(AttemptFilter(until=cast.END - timedelta(hours=2)))
+    assert early.since is None and early.total == 2, "a list of a time that can be counted is counted whole"
+    of_ben = facet.counts(AttemptFilter(user=("ben",)))
+    assert of_ben.since is None and of_ben.total == 2, "few match, though others would be too many"
+    assert of_ben.facets_since is not None
+    assert {value.value: value.count for value in of_ben.facets["user"]} == {"ada": 2, "ben": 1}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +251,7 @@ def test_queries_dont_grow_with_rows(diagnosed: MakeAttempt) -> None:
     few = queries(1)
     for number in range(2, 12):
         diagnosed(str(number), nodes={f"gx-{node:02}": "cause" for node in range(number)})
-    assert queries(12) == few == (3, 4, 7)
+    assert queries(12) == few == (3, 5, 7)
 
 
 def test_one_attempt_comes_with_everything_its_page_shows(diagnosed: MakeAttempt) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import io
 import tarfile
-import threading
 import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.db import connection
 
 from engine.bundle import open_bundle
 from tests.triage import cast
+from tests.triage.test_verdicts import at_once
 from triage.models import Attempt, Collection, CollectionState, Diagnosis, TimelineEvent, TriageState, Workload
 from triage.services.bundles import (
     Imported,
@@ -76,22 +76,7 @@ def test_labels_hidden_files_and_links_of_a_folder_are_left_out(tmp_path: Path, 
 
 def test_the_same_bundle_twice_at_the_same_time_is_one_attempt(tmp_path: Path, transactional_db: None) -> None:
     path = cast.archive(tmp_path / "a.tar.zst", cast.members())
-    done: list[Imported] = []
-    together = threading.Barrier(4)
-
-    def run() -> None:
-        try:
-            together.wait()
-            done.append(import_bundle(path))
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(done) == 4
+    done: list[Imported] = at_once([partial(import_bundle, path)] * 4)
     assert sum(imported.created for imported in done) == sum(imported.requested for imported in done) == 1
     assert (Workload.objects.count(), Attempt.objects.count(), Collection.objects.count()) == (1, 1, 1)
     assert TimelineEvent.objects.filter(kind="triage.requested").count() == 1

@@ -24,8 +24,9 @@ from triage.services.bundles import import_bundle
 from triage.services.bundling import Member, bundle, folder_of, packed
 from triage.services.masking import NameMask
 from triage.services.sources import blob_store
+from triage.services.triage import begin_triage
 from triage.services.verdicts import Answer, confirm, correct
-from triage.tasks.collecting import collect, triage_attempt
+from triage.tasks.collecting import collect
 from triage.tasks.diagnosing import diagnose as run
 
 __all__ = ["collected"]
@@ -37,7 +38,7 @@ SECRET = b"hf_abcdefghij0123456789klmnop"
 def canonical(settings: Any, tmp_path: Path, db: None) -> Attempt:
     settings.FAULTLINE_DATA_DIR = tmp_path / "data"
     attempt = import_bundle(SAMPLES / "hw-nvlink-xid149-node02.tar.zst").attempt
-    triage_attempt(attempt.pk)
+    begin_triage(attempt.pk)
     for collection in attempt.collections.all():
         collect(collection.pk)
     run(attempt.pk)

@@ -14,7 +14,8 @@ from triage.models import Attempt, Comment, Notification, TimelineEvent
 from triage.services.bundles import import_bundle
 from triage.services.comments import CommentRefused, add_comment, delete_comment, edit_comment, read_notifications
 from triage.services.quotes import QuoteRefused, quote_form, read_quote
-from triage.tasks.collecting import collect, triage_attempt
+from triage.services.triage import begin_triage
+from triage.tasks.collecting import collect
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def ada(db: None) -> User:
 @pytest.fixture
 def collected(db: None, tmp_path: Path) -> Attempt:
     attempt = import_bundle(cast.archive(tmp_path / "b.tar.zst", cast.members())).attempt
-    triage_attempt(attempt.pk)
+    begin_triage(attempt.pk)
     for collection in attempt.collections.all():
         collect(collection.pk)
     return attempt

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Task
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import OperationalError
 from django.test import Client
+from django.utils import timezone
 
 from tests.triage import cast
 from triage.services.bundles import import_bundle
 from triage.services.triage import begin_triage
+from triage.services.turns import take_turn
 from triage.tasks.collecting import collect
 from triage.tasks.diagnosing import diagnose
 
@@ -33,15 +35,14 @@ def test_what_cannot_be_stored_is_collected_when_there_is_room_however_often_the
     attempt = import_bundle(cast.archive(tmp_path / "a.tar.zst", cast.members())).attempt
     begin_triage(attempt.pk)
     collection = attempt.collections.get()
-    asked: list[float] = []
     with monkeypatch.context() as full:
-        full.setattr(Task, "apply_async", lambda self, *args, countdown=0.0, **others: asked.append(countdown))
         full.setattr("triage.blobs.store.os.fsync", refuse)
         for _ in range(8):
             collect(collection.pk)
     collection.refresh_from_db()
     assert (collection.state, collection.tries, collection.lease) == ("pending", 0, None)
-    assert asked == [15] * 8
+    assert timedelta(seconds=10) < collection.queued_at - timezone.now() <= timedelta(seconds=15)
+    assert take_turn() is None
     collect(collection.pk)
     diagnose(attempt.pk)
     attempt.refresh_from_db()

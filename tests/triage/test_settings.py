@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from pathlib import Path
 
 import pytest
+from django.db import connection
 
 from triage import env
+from triage.celery import app
 
 
 @pytest.mark.parametrize(
@@ -44,3 +48,23 @@ def test_processes_that_start_together_agree_on_the_secret_key(tmp_path: Path) -
         thread.join()
     assert len(set(keys)) == 1 and len(keys[0]) > 60
     assert (tmp_path / "a" / "key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.django_db
+def test_a_database_that_has_vanished_is_noticed_though_nobody_says_goodbye() -> None:
+    connection.ensure_connection()
+    raw = connection.connection
+    if raw.info.host.startswith("/"):
+        pytest.skip("the test's database is reached by a socket of this machine")
+    with socket.socket(fileno=os.dup(raw.pgconn.socket)) as one:
+        assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+
+
+def test_a_broker_that_has_vanished_is_noticed_though_nobody_says_goodbye() -> None:
+    with app.connection_for_read() as connection_:
+        client = connection_.default_channel.client
+        client.ping()
+        (one,) = client.connection_pool._available_connections[-1:]
+        assert one._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10

@@ -43,13 +43,15 @@ def test_a_worker_sends_its_tasks_with_the_engine_and_its_queries_below(
                 lambda: next((span for _, span in spans(collector) if span.name == "engine.diagnose"), None),
                 say=fleet.logs,
             )
-            wait_until(lambda: "run/triage.diagnose" in [span.name for _, span in spans(collector)], say=fleet.logs)
+            wait_until(lambda: "run/triage.work" in [span.name for _, span in spans(collector)], say=fleet.logs)
         finally:
             fleet.stop()
         sent = spans(collector)
     assert {service for service, _ in sent} == {"faultline-worker"}
     by_id = {span.span_id: span for _, span in sent}
-    assert by_id[engine.parent_span_id].name == "run/triage.diagnose"
+    turn = by_id[engine.parent_span_id]
+    assert turn.name == "triage.turn" and by_id[turn.parent_span_id].name == "run/triage.work"
+    assert {a.key: a.value.int_value for a in turn.attributes} == {"faultline.attempt": attempt.pk}
     values = {a.key: a.value for a in engine.attributes}
     assert values["faultline.attempt"].int_value == attempt.pk and values["faultline.streams"].int_value == 2
     assert values["faultline.outcome"].string_value == "failed"

@@ -15,7 +15,13 @@ from tests.triage import cast
 from tests.triage.conftest import MakeAttempt
 from triage.models import Attempt, Collection, CollectionState, Diagnosis, TimelineEvent, TriageState
 from triage.services.bundles import import_bundle
-from triage.services.collecting import add_collection, finish_collection, lease_collection, renew_collection
+from triage.services.collecting import (
+    add_collection,
+    finish_collection,
+    lease_collection,
+    postpone_collection,
+    renew_collection,
+)
 from triage.services.diagnoses import evidence_hash, record_diagnosis
 from triage.services.triage import (
     MAX_TRIES,
@@ -24,9 +30,8 @@ from triage.services.triage import (
     lease_diagnosis,
     renew_diagnosis,
     request_triage,
-    requeue,
-    unfinished_work,
 )
+from triage.services.turns import call_up, follow_turn, is_anything_due, take_turn
 from triage.tasks.sweeping import sweep
 
 pytestmark = pytest.mark.django_db
@@ -232,52 +237,53 @@ def test_text_that_postgres_refuses_is_kept_readable(attempt: Attempt) -> None:
 # --- what is lost is found again --------------------------------------------------------------------------------------
 
 
-def found(attempt: Attempt) -> list[str]:
-    work = unfinished_work(told_before=timezone.now() - timedelta(seconds=10))
-    return [name for name in ("begin", "collect", "advance", "diagnose") if getattr(work, name)]
+def test_what_is_being_worked_on_is_nobody_elses_turn(attempt: Attempt) -> None:
+    turn = take_turn()
+    assert turn is not None and turn.collection is not None
+    assert take_turn() is None and not is_anything_due()
+    assert finish_collection(turn.collection, [], OK)
+    turn = follow_turn(attempt.pk)
+    assert turn is not None and turn.diagnosis is not None
+    assert take_turn() is None and not is_anything_due()
 
 
-def test_what_is_being_worked_on_is_left_alone(attempt: Attempt) -> None:
-    assert found(attempt) == []
-    begin_triage(attempt.pk)
-    assert found(attempt) == []
-    lease = lease_collection(attempt.collections.get().pk)
-    assert found(attempt) == []
-    assert lease is not None and finish_collection(lease, [], OK)
-    assert found(attempt) == []
-    lease_diagnosis(attempt.pk)
-    assert found(attempt) == []
+def test_what_a_worker_left_behind_is_taken_by_the_next_at_every_step(attempt: Attempt) -> None:
+    assert take_turn() is not None
+    silence(attempt)
+    turn = take_turn()
+    assert turn is not None and turn.collection is not None
+    assert finish_collection(turn.collection, [], OK)
+    assert take_turn() is not None
+    silence(attempt)
+    turn = take_turn()
+    assert turn is not None and turn.diagnosis is not None and turn.attempt_id == attempt.pk
+    attempt.refresh_from_db()
+    assert attempt.triage_tries == 2
 
 
-def test_a_lost_message_is_found_at_every_step(attempt: Attempt) -> None:
-    silence(attempt)
-    assert found(attempt) == ["begin"]
-    begin_triage(attempt.pk)
-    silence(attempt)
-    assert found(attempt) == ["collect"]
-    lease = lease_collection(attempt.collections.get().pk)
-    silence(attempt)
-    assert found(attempt) == ["collect"]
-    assert lease is not None and finish_collection(lease, [], OK)
-    silence(attempt)
-    assert found(attempt) == ["diagnose"]
-    lease_diagnosis(attempt.pk)
-    silence(attempt)
-    assert found(attempt) == ["diagnose"]
+def test_a_source_that_is_asked_again_later_is_nobodys_turn_until_then(attempt: Attempt) -> None:
+    turn = take_turn()
+    assert turn is not None and turn.collection is not None
+    assert postpone_collection(turn.collection, 60)
+    assert take_turn() is None
+    Collection.objects.update(queued_at=timezone.now() - timedelta(seconds=1))
+    assert take_turn() is not None
 
 
 def test_an_attempt_whose_last_step_was_committed_but_not_followed_moves_on(attempt: Attempt) -> None:
     begin_triage(attempt.pk)
     Collection.objects.update(state=CollectionState.DONE)
-    assert found(attempt) == ["advance"]
-    requeue(unfinished_work(told_before=timezone.now()))
+    assert take_turn() is None
+    assert call_up() == 1
     assert state(attempt) == TriageState.DIAGNOSING
+    assert call_up() == 0
 
 
-def test_what_was_told_again_is_not_told_at_once_again(attempt: Attempt) -> None:
-    silence(attempt)
-    requeue(unfinished_work(told_before=timezone.now() - timedelta(seconds=10)))
-    assert found(attempt) == []
+def test_what_a_version_without_ranks_asked_for_has_its_turn_with_the_next_sweep(attempt: Attempt) -> None:
+    Attempt.objects.update(triage_rank=None)
+    assert take_turn() is None
+    sweep()
+    assert take_turn() is not None
 
 
 def test_a_changed_source_is_collected_again_and_an_unchanged_one_is_not(attempt: Attempt) -> None:
@@ -298,3 +304,13 @@ def test_leftovers_in_the_spool_go_after_a_day_and_what_is_still_needed_stays(at
             os.utime(path, (0, 0))
     sweep()
     assert {path.name for path in (data_dir / "spool").iterdir()} == {needed.name, "new.tar"}
+
+
+def test_what_a_killed_worker_left_half_written_goes_after_a_day(data_dir: Path) -> None:
+    drafts = data_dir / "blobs" / "drafts"
+    drafts.mkdir(parents=True, exist_ok=True)
+    for name in ("of-yesterday", "being-written"):
+        (drafts / name).write_bytes(b"half")
+    os.utime(drafts / "of-yesterday", (0, 0))
+    sweep()
+    assert [path.name for path in drafts.iterdir()] == ["being-written"]

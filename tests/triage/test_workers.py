@@ -19,8 +19,10 @@ from tests.triage.conftest import Broker, Fleet, Process, wait_until
 from triage.celery import app
 from triage.health import broker_client
 from triage.models import Attempt, Collection, CollectionState, Diagnosis, TimelineEvent, TriageState
+from triage.services.attempts import record_attempt
 from triage.services.bundles import import_bundle
 from triage.services.checking import start_check
+from triage.services.collecting import add_collection
 from triage.services.sources import blob_store
 from triage.services.triage import request_triage
 from triage.tasks.sweeping import sweep
@@ -213,3 +215,19 @@ def test_a_worker_says_that_it_lives_and_readiness_follows(fleet: Fleet, client:
     wait_until(lambda: client.get("/readyz").status_code == 200, say=fleet.logs)  # type: ignore[attr-defined]
     worker.kill()
     wait_until(lambda: client.get("/readyz").status_code == 503, seconds=25)  # type: ignore[attr-defined]
+
+
+def test_a_cluster_with_hundreds_that_wait_does_not_keep_another_waiting(fleet: Fleet, tmp_path: Path) -> None:
+    noisy = Attempt.objects.filter(cluster__name="noisy")
+    for number in range(200):
+        attempt, _ = record_attempt(cast.facts(f"noisy-{number}", cluster="noisy"))
+        add_collection(attempt, "files", f"spool:{number:064x}.tar")  # gone, which is a report and an answer
+        assert request_triage(attempt.pk)
+    fleet.worker()
+    wait_until(noisy.filter(triage_state="done").exists, say=fleet.logs)
+    quiet = import_bundle(cast.archive(tmp_path / "a.tar.zst", cast.members())).attempt
+    before = noisy.filter(triage_state="done").count()
+    assert ended(quiet, fleet).rule == "xid.79"
+    meanwhile = noisy.filter(triage_state="done").count() - before
+    assert before < 150, "it was asked for too late for this test to mean anything"
+    assert meanwhile < 20

@@ -45,6 +45,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iter
     (tmp_path / "secrets").mkdir()
     monkeypatch.setenv("FAULTLINE_CONFIG", str(path))
     settings.FAULTLINE_PAGE_FOLDERS = [tmp_path / "secrets"]
+    settings.FAULTLINE_PAGE_HOSTS = ["*", "127.0.0.1"]
     settings.FAULTLINE_DATA_DIR = tmp_path / "data"
     forget_configuration()
     yield path
@@ -298,6 +299,44 @@ def test_what_is_removed_is_not_asked_any_more_and_its_search_begins_anew(admin:
         "source.removed",
         "cluster.removed",
     ]
+
+
+# --- where sources may be ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:6379", "http://localhost", "http://[::1]:80", "http://169.254.169.254"]
+)
+@pytest.mark.parametrize(
+    ("kind", "text"), [("promql", 'url = "{url}"\n'), ("slurm", '[rest]\nurl = "{url}"\ntoken = "file:{token}"\n')]
+)
+def test_a_page_does_not_reach_into_the_machine(
+    admin: Client, settings: Any, tmp_path: Path, kind: str, text: str, url: str
+) -> None:
+    settings.FAULTLINE_PAGE_HOSTS = ["*"]
+    add_cluster(admin)
+    refused = add_source(admin, kind, text.format(url=url, token=tmp_path / "secrets" / "t"))
+    assert refused.status_code == 422 and "allow it with FAULTLINE_PAGE_HOSTS" in refused.content.decode()
+    assert not ConfiguredSource.objects.exists()
+
+
+def test_what_the_file_names_may_be_on_this_machine(admin: Client, boss: User, settings: Any, file: Path) -> None:
+    """And a page's source is confined even if it came into the database before there was such a rule."""
+    settings.FAULTLINE_PAGE_HOSTS = ["*"]
+    write(
+        file, '[clusters.c1.sources.slurm]\n[clusters.c1.sources.mine]\nkind = "promql"\nurl = "http://127.0.0.1:9"\n'
+    )
+    add_source(admin, "promql", 'url = "http://logs.example"\n')
+    forget_configuration()
+    cluster = configuration().clusters["c1"]
+    mine, theirs = cluster.source("mine"), cluster.source("promql")
+    assert mine is not None and theirs is not None
+    assert mine.reach.is_everywhere and theirs.reach.why_not("127.0.0.1")
+    ConfiguredSource.objects.update(text='url = "http://127.0.0.1:9"\n')
+    forget_configuration()
+    found = configuration()
+    assert found.clusters["c1"].source("promql") is None
+    assert any("promql]: url: 127.0.0.1 is an address of this machine itself" in error for error in found.errors)
 
 
 # --- checking ---------------------------------------------------------------------------------------------------------

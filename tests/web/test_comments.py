@@ -19,7 +19,8 @@ from triage.models import Attempt, Comment, Incident, Notification
 from triage.services.bundles import import_bundle
 from triage.services.comments import add_comment
 from triage.services.sources import registry
-from triage.tasks.collecting import collect, triage_attempt
+from triage.services.triage import begin_triage
+from triage.tasks.collecting import collect
 from triage.tasks.diagnosing import diagnose
 
 
@@ -29,7 +30,7 @@ def collected(settings: Any, db: None, tmp_path: Path) -> Iterator[Attempt]:
     settings.FAULTLINE_DATA_DIR = tmp_path / "data"
     registry.cache_clear()
     attempt = import_bundle(cast.archive(tmp_path / "b.tar.zst", cast.members())).attempt
-    triage_attempt(attempt.pk)
+    begin_triage(attempt.pk)
     for collection in attempt.collections.all():
         collect(collection.pk)
     diagnose(attempt.pk)

@@ -17,7 +17,8 @@ from tests.web.test_hostile import FORBIDDEN, SCRIPT, tags_of
 from triage.models import Attempt, Stream
 from triage.services.bundles import import_bundle
 from triage.services.sources import registry
-from triage.tasks.collecting import collect, triage_attempt
+from triage.services.triage import begin_triage
+from triage.tasks.collecting import collect
 
 ATTEMPT = """
 schema: 1
@@ -40,7 +41,7 @@ def collected(settings: Any, tmp_path: Path, db: None) -> Iterator[Collected]:
             (bundle / name).parent.mkdir(parents=True, exist_ok=True)
             (bundle / name).write_bytes(content)
         attempt = import_bundle(bundle).attempt
-        triage_attempt(attempt.pk)
+        begin_triage(attempt.pk)
         for collection in attempt.collections.all():
             collect(collection.pk)
         return attempt

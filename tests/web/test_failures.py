@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+import pytest
 from django.test import Client
 from django.urls import reverse
 
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
+from triage.selectors import facets
 
 
 def titles(client: Client, query: str = "") -> list[str]:
@@ -43,6 +45,21 @@ def test_the_newest_comes_first_and_successes_are_only_counted(signed_in: Client
     assert [title[:8] for title in titles(signed_in)] == ["NVLink s", "KeyError"]
     assert "1 that succeeded</a> is not listed" in signed_in.get("/").content.decode()
     assert titles(signed_in, "?outcome=succeeded") == ["The attempt succeeded"]
+
+
+def test_a_list_that_is_too_long_to_count_says_since_when_it_counted(
+    signed_in: Client, make_attempt: MakeAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for hours in range(3):
+        make_attempt(ended_at=stories.later(hours))
+    whole = signed_in.get("/").content.decode()
+    assert "3 attempts," in whole and "not counted" not in whole
+    monkeypatch.setattr(facets, "COUNTED", 1)
+    page = signed_in.get("/").content.decode()
+    assert re.search(r"2 attempts since <time[^>]*>[^<]*</time>,", page), "two of three, and since when"
+    assert "What ended earlier is listed, but not counted" in page and len(titles(signed_in)) == 3
+    assert "The boxes count what ended since <time" in page
+    assert "all that match" in page, "no number that would promise too little"
 
 
 def test_filters_are_in_the_url_and_combine(signed_in: Client, make_attempt: MakeAttempt) -> None:

@@ -178,7 +178,7 @@ def test_without_the_broker_nobody_is_kept_out(
 ) -> None:
     settings.FAULTLINE_SHARE_RATE = 1
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    monkeypatch.setattr(rates, "_broker", rates._broker.__wrapped__)
+    monkeypatch.setattr(rates, "quick_broker", rates.quick_broker.__wrapped__)
     share = make_share(make_attempt(), ada)
     assert [stranger.get(address(share)).status_code for _ in range(3)] == [200, 200, 200]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,11 +14,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from tests.triage import cast
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
 from triage.health import broker_client
-from triage.models import Collection, Discovery
+from triage.models import Attempt, Collection, Discovery
+from triage.services.attempts import record_attempt
 from triage.services.sources import forget_configuration
+from triage.services.triage import begin_triage, request_triage
 from triage.tasks.discovery import discover_source
 
 Configure = Callable[[str], None]
@@ -148,3 +152,18 @@ def test_the_table_renews_itself_and_opened_by_hand_leads_to_the_page(
     discover_source("c8/drop")
     assert b"Answers" in signed_in.get(address, headers={"HX-Request": "true", "If-None-Match": first["ETag"]}).content
     assert signed_in.get(address)["Location"] == "/sources/"
+
+
+def test_what_waits_is_told_by_cluster_with_its_age(signed_in: Client, configure: Configure, db: None) -> None:
+    configure("")
+    assert "every attempt that was asked for is diagnosed" in page(signed_in, "/sources/")
+    for workload, cluster in (("1", "c1"), ("2", "c1"), ("3", "c2")):
+        request_triage(record_attempt(cast.facts(workload, cluster=cluster))[0].pk)
+    begin_triage(Attempt.objects.get(workload__workload_id="2").pk)
+    record_attempt(cast.facts("4", cluster="c3"))  # nobody asked for it yet
+    shown = re.sub(r"<[^>]+>|\s+", " ", page(signed_in, "/sources/").partition('id="queue"')[2])
+    assert re.search(r"c1 +1 +1 .*c2 +1 +0 ", shown) and "c3" not in shown
+    address = reverse("sources-queue")
+    answer = signed_in.get(address, headers={"HX-Request": "true"})
+    again = signed_in.get(address, headers={"HX-Request": "true", "If-None-Match": answer.headers["ETag"]})
+    assert (answer.status_code, again.status_code) == (200, 304)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from django.http import HttpResponseBase
 from django.utils.cache import get_conditional_response, patch_cache_control
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from triage.api.places import place
 from triage.api.problems import Invalid, Problem
 from triage.models import Attempt, Incident
 from triage.selectors import attempts as select
@@ -24,9 +27,21 @@ MAX_ID = 2**63 - 1
 
 
 class ApiView(APIView):
-    """`scopes`: which token scopes each method needs, one of them is enough."""
+    """`scopes`: which token scopes each method needs, one of them is enough. `brings_evidence`: many such calls may
+    come at once, so that only some are done at a time.
+    """
 
     scopes: dict[str, tuple[str, ...]] = {}
+    brings_evidence = False
+
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        with ExitStack() as self._held:
+            return super().dispatch(request, *args, **kwargs)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        if self.brings_evidence and request.method not in SAFE_METHODS:
+            self._held.enter_context(place(request._request))
+        super().initial(request, *args, **kwargs)
 
     def finalize_response(self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any) -> Any:
         response = super().finalize_response(request, response, *args, **kwargs)
@@ -114,6 +129,14 @@ def attempt_or_404(attempt_id: int) -> Attempt:
         return select.get_attempt(_known(attempt_id))
     except Attempt.DoesNotExist:
         raise Problem(404, f"There is no attempt {attempt_id}.") from None
+
+
+def known_or_404(attempt_id: int) -> Attempt:
+    """Without what belongs to it: for calls that only need to know that it is there, and its nodes. Raises Problem."""
+    known = Attempt.objects.only("pk", "nodes").filter(pk=_known(attempt_id)).first()
+    if known is None:
+        raise Problem(404, f"There is no attempt {attempt_id}.")
+    return known
 
 
 def incident_or_404(incident_id: int) -> Incident:

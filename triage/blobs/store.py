@@ -8,6 +8,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -119,6 +120,18 @@ class BlobStore:
         finally:
             aside.unlink()
         return True
+
+    def remove_drafts(self, *, older_than: float) -> int:
+        """Removes what writers that were killed left half written; those at work write again and again. Returns how
+        many files went.
+        """
+        gone = 0
+        for draft in (self._folder / "drafts").glob("*"):
+            with suppress(OSError):  # finished meanwhile, or nothing can be removed now
+                if time.time() - draft.stat().st_mtime > older_than:
+                    draft.unlink()
+                    gone += 1
+        return gone
 
     def path(self, key: str) -> Path:
         """Where the file of a blob is, or would be. Raises BlobError for what is no key."""

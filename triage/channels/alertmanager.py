@@ -59,7 +59,7 @@ class AlertmanagerChannel:
             json.dumps([self._alert(message)]).encode(),
             headers,
             seconds=self._setup.seconds,
-            private_hosts=self._setup.private_hosts,
+            reach=self._setup.reach,
         )
         return Receipt(message.thread)
 

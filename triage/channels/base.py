@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from connectors.reach import Place, Reach, reach_of
+
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """What is told. It holds no line of any log: channels reach people who may not read logs."""
@@ -69,6 +71,11 @@ class Channel(Protocol):
         """
 
 
+def receivers_reach(private_hosts: Sequence[str]) -> Reach:
+    """Where receivers may be: public hosts, and these."""
+    return reach_of(private_hosts, "FAULTLINE_PRIVATE_HOSTS", frozenset({Place.PUBLIC}))
+
+
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """What the installation gives every channel."""
 
@@ -78,8 +85,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """The site's own address, for names that must be unique in the world."""
     seconds: float = 20.0
     """Time limit of one delivery."""
-    private_hosts: tuple[str, ...] = ()
-    """Hosts in private networks that may be reached; "*" for all."""
+    reach: Reach = receivers_reach(())
+    """Where receivers may be."""
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):

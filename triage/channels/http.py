@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import email.utils
 import http.client
-import ipaddress
 import json
 import socket
 import ssl
 import time
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from connectors.http import Watchdog
+from connectors.reach import NotAllowed, Reach
 from triage.channels.base import ChannelConfigError, ChannelError
 
 MAX_ANSWER = 64 * 1024
@@ -52,9 +52,7 @@ def checked_url(key: str, url: str) -> str:
     return url
 
 
-def post(
-    url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, private_hosts: Sequence[str], shown: str = ""
-) -> Answer:
+def post(url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, reach: Reach, shown: str = "") -> Answer:
     """The answer to a POST; `shown` stands for the address in errors when that is a secret. Raises ChannelError."""
     parts = urllib.parse.urlsplit(url)
     host, shown = parts.hostname or "", shown or f"{parts.scheme}://{parts.netloc}"
@@ -62,7 +60,7 @@ def post(
     port = parts.port or (443 if secure else 80)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     end = time.monotonic() + seconds
-    address = _address(host, port, private_hosts, shown)
+    address = _address(host, port, reach, shown)
     held: list[socket.socket] = []
     watchdog = Watchdog(seconds, held)
     try:
@@ -109,20 +107,14 @@ def read_retry_after(value: str | None) -> float | None:
     return min(max(seconds, 0.0), 3600.0) if seconds == seconds else None
 
 
-def _address(host: str, port: int, private_hosts: Sequence[str], shown: str) -> tuple[str, int]:
+def _address(host: str, port: int, reach: Reach, shown: str) -> tuple[str, int]:
     """The first of the host's addresses that may be connected to. Raises ChannelError."""
     try:
-        found = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    except (OSError, UnicodeError):
+        return reach.addresses(host, port)[0], port
+    except OSError:
         raise ChannelError(f"{shown}: the name {host} can not be resolved") from None
-    if "*" in private_hosts or host in private_hosts:
-        return found[0], port
-    for address in found:
-        if ipaddress.ip_address(address.partition("%")[0]).is_global:
-            return address, port
-    raise ChannelError(
-        f"{shown}: {host} is an address in a private network; allow it with FAULTLINE_PRIVATE_HOSTS", permanent=True
-    )
+    except NotAllowed as refused:
+        raise ChannelError(f"{shown}: {refused}", permanent=True) from None
 
 
 def _words(error: Exception) -> str:

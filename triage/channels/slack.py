@@ -74,7 +74,7 @@ class SlackChannel:
             json.dumps(body).encode(),
             {"Content-Type": "application/json; charset=utf-8", **headers},
             seconds=self._setup.seconds,
-            private_hosts=self._setup.private_hosts,
+            reach=self._setup.reach,
             shown=shown,
         )
 

@@ -53,7 +53,7 @@ class WebhookChannel:
             "X-Faultline-News": message.news,
             "X-Faultline-Signature": signature(secret, body, int(time.time())),
         }
-        http.post(self._url, body, headers, seconds=self._setup.seconds, private_hosts=self._setup.private_hosts)
+        http.post(self._url, body, headers, seconds=self._setup.seconds, reach=self._setup.reach)
         return Receipt(delivery)
 
 

@@ -10,12 +10,12 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError
 from django.db.models import Count, Min
-from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from triage.health import WORKER_KEY, broker_client
 from triage.models import Announcement, Attempt, Delivery, DeliveryState, Discovery, TriageState
+from triage.services.clock import database_now
 
 logger = logging.getLogger(__name__)
 UNFINISHED = (TriageState.PENDING, TriageState.COLLECTING, TriageState.DIAGNOSING)
@@ -45,14 +45,14 @@ def _database() -> list[Metric]:
 
 
 def _attempts() -> Iterator[Metric]:
-    now = timezone.now()
+    now = database_now()
     waiting = GaugeMetricFamily(
         "faultline_attempts_unfinished", "Attempts whose triage has not come to an end.", labels=["cluster", "state"]
     )
     oldest = GaugeMetricFamily(
         "faultline_attempts_oldest_seconds",
         "Age of the oldest request for triage that has not ended.",
-        labels=["state"],
+        labels=["cluster", "state"],
     )
     rows = (
         Attempt.objects.filter(triage_state__in=UNFINISHED)
@@ -60,19 +60,15 @@ def _attempts() -> Iterator[Metric]:
         .values_list("triage_state", "cluster__name")
         .annotate(count=Count("*"), since=Min("triage_requested_at"))
     )
-    since: dict[str, float] = dict.fromkeys(UNFINISHED, 0.0)
     for state, cluster, count, first in rows:
         waiting.add_metric([cluster, state], count)
-        if first is not None:
-            since[state] = max(since[state], (now - first).total_seconds())
-    for state, age in since.items():
-        oldest.add_metric([state], age)
+        oldest.add_metric([cluster, state], (now - first).total_seconds() if first is not None else 0.0)
     yield waiting
     yield oldest
 
 
 def _sources() -> Iterator[Metric]:
-    now = timezone.now()
+    now = database_now()
     age = GaugeMetricFamily(
         "faultline_discovery_age_seconds",
         "Since a source was last searched for attempts.",
@@ -92,7 +88,7 @@ def _sources() -> Iterator[Metric]:
 
 
 def _deliveries() -> Iterator[Metric]:
-    now = timezone.now()
+    now = database_now()
     waiting = Delivery.objects.filter(state=DeliveryState.WAITING, channel__enabled=True)
     stand = waiting.aggregate(count=Count("*"), since=Min("created_at"))
     failed = Delivery.objects.filter(state=DeliveryState.FAILED, created_at__gte=now - timedelta(days=1)).count()
@@ -110,7 +106,7 @@ def _deliveries() -> Iterator[Metric]:
 
 def _broker() -> list[Metric]:
     with broker_client() as client:
-        messages = int(client.llen(settings.CELERY_TASK_DEFAULT_QUEUE))
+        messages = sum(int(client.llen(queue.name)) for queue in settings.CELERY_TASK_QUEUES)
         workers = sum(1 for _ in client.scan_iter(f"{WORKER_KEY}*", count=1000))
     return [
         GaugeMetricFamily("faultline_broker_messages", "Tasks that wait in the broker.", messages),

@@ -141,7 +141,12 @@ class Attempt(models.Model):
         default=0, help_text="How often a worker began to diagnose in this run."
     )
     triage_requested_at = models.DateTimeField(null=True, blank=True)
-    triage_queued_at = models.DateTimeField(null=True, blank=True, help_text="When the broker was last told.")
+    triage_queued_at = models.DateTimeField(
+        null=True, blank=True, help_text="Since when it waits; of what nobody asked for: until when."
+    )
+    triage_rank = models.FloatField(
+        null=True, blank=True, help_text="What waits is taken by this, the greatest first; empty while it is not due."
+    )
     triage_started_at = models.DateTimeField(null=True, blank=True)
     triage_heartbeat_at = models.DateTimeField(null=True, blank=True)
     triage_finished_at = models.DateTimeField(null=True, blank=True)
@@ -200,6 +205,17 @@ class Attempt(models.Model):
                 fields=["triage_state", "triage_queued_at"],
                 name="attempt_unfinished",
                 condition=models.Q(triage_state__in=["pending", "collecting", "diagnosing"]),
+            ),
+            # whose turn it is: what waits of a cluster, by its rank, and what was begun of it
+            models.Index(
+                fields=["cluster", "triage_rank"],
+                name="attempt_waiting",
+                condition=models.Q(triage_state="pending", triage_rank__isnull=False),
+            ),
+            models.Index(
+                fields=["cluster", "triage_state"],
+                name="attempt_begun",
+                condition=models.Q(triage_state__in=["collecting", "diagnosing"]),
             ),
         ]
 

@@ -150,9 +150,9 @@ def matching_ids(narrowed: AttemptFilter, limit: int) -> list[int]:
     return list(filtered_attempts(narrowed).order_by("-sort_at", "-id").values_list("pk", flat=True)[:limit])
 
 
-def count_attempts(narrowed: AttemptFilter | None = None) -> int:
-    """How many attempts match."""
-    return filtered_attempts(narrowed or AttemptFilter()).count()
+def count_attempts(narrowed: AttemptFilter | None = None, *, limit: int | None = None) -> int:
+    """How many attempts match, counted up to `limit`."""
+    return filtered_attempts(narrowed or AttemptFilter()).values("pk")[:limit].count()
 
 
 def count_each(lists: Sequence[AttemptFilter], limit: int) -> list[int]:
@@ -165,10 +165,10 @@ def count_each(lists: Sequence[AttemptFilter], limit: int) -> list[int]:
     return [counted[number] for number in range(len(lists))]
 
 
-def count_newer(narrowed: AttemptFilter, newest: Attempt) -> int:
-    """How many matching attempts would stand above `newest` by now, in the list with the newest first."""
+def count_newer(narrowed: AttemptFilter, newest: Attempt, *, limit: int) -> int:
+    """How many matching attempts, up to `limit`, would stand above `newest` by now in the list, newest first."""
     position = _Position(Order.NEWEST, newest.sort_at, newest.pk, backwards=True)
-    return filtered_attempts(narrowed).filter(_beyond(position)).count()
+    return filtered_attempts(narrowed).filter(_beyond(position)).values("pk")[:limit].count()
 
 
 def get_attempt(attempt_id: int) -> Attempt:

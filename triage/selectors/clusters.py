@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
-
-from django.utils import timezone
 
 from triage.configuration import ClusterConfig, Configuration, SourceConfig
 from triage.layers import PAGE
@@ -22,6 +20,7 @@ from triage.models import (
     TimelineEvent,
 )
 from triage.services.checking import is_going_on
+from triage.services.clock import database_now
 
 SLOW_TO_START = timedelta(seconds=10)
 """A check that waits longer for a worker says so."""
@@ -122,13 +121,13 @@ def get_check(name: str) -> Check | None:
     row = ClusterCheck.objects.select_related("asked_by").prefetch_related("sources").filter(cluster=name).first()
     if row is None:
         return None
-    now = timezone.now()
+    now = database_now()
     sources = []
     unanswered = False
     for one in row.sources.all():
         one.check_of = row
         unanswered = unanswered or (one.state == CheckState.WAITING and now - row.asked_at > SLOW_TO_START)
-        sources.append(CheckedSource(one.source, one.kind, _state(one), one.report))
+        sources.append(CheckedSource(one.source, one.kind, _state(one, now), one.report))
     return Check(row, sources, any(source.state in ("waiting", "asking") for source in sources), unanswered)
 
 
@@ -141,10 +140,10 @@ def get_changes(name: str) -> list[TimelineEvent]:
     return list(events.order_by("-happened_at", "-id")[:CHANGES_SHOWN])
 
 
-def _state(one: SourceCheck) -> str:
+def _state(one: SourceCheck, now: datetime) -> str:
     if one.state == CheckState.DONE:
         return "done"
-    return str(one.state) if is_going_on(one) else "lost"
+    return str(one.state) if is_going_on(one, now) else "lost"
 
 
 def _row(name: str, found: Configuration, page: ConfiguredCluster | None, attempts: int = 0) -> ClusterRow:

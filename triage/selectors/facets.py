@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from django.db.models import BooleanField, Count, ExpressionWrapper, Func, Q, Sum
@@ -26,6 +27,10 @@ COLUMNS = {
 OF_FAILURES = ("verdict", "domain", "sub_domain", "node", "rule", "matched", "incident", "assignee")
 """Filters that nobody means for what succeeded."""
 TOP = 12
+COUNTED = 10_000
+"""Where there are more, what ended since the one with this number from the newest is counted, and `Counts` says so:
+what a list says of itself costs the same, however many there are.
+"""
 MANY = 1_000
 """So many successes are counted at most, where they are looked for by words."""
 
@@ -54,6 +59,10 @@ class Counts:
     no_node: int
     """Failures with a diagnosis that blames no node, with every filter but that of the node."""
     facets: dict[str, list[FacetValue]]
+    since: datetime | None = None
+    """Total, GPU-hours and unconfirmed are of what ended at this time or later, since more match than are counted."""
+    facets_since: datetime | None = None
+    """The same of the facets and the other counts: they look at what other choices would give, which may be more."""
 
 
 def counts(narrowed: AttemptFilter, *, top: int = TOP) -> Counts:
@@ -62,6 +71,10 @@ def counts(narrowed: AttemptFilter, *, top: int = TOP) -> Counts:
     The counts of a facet respect every other filter but not its own, so that alternatives can be seen. Values that are
     selected are always in the list, even with a count of 0.
     """
+    listed = narrowed
+    facets_since = _since(narrowed.without(*COLUMNS, "user", "node", "text", "phrases"))
+    if facets_since is not None:
+        narrowed = replace(narrowed, since=facets_since)
     clusters = dict(Cluster.objects.values_list("pk", "name"))
     groups, users, nodes = (_in_one_scan if narrowed.words else _by_index)(narrowed, top)
     chosen = {*narrowed.cluster, *([""] if UNNAMED in narrowed.cluster else [])}
@@ -76,7 +89,39 @@ def counts(narrowed: AttemptFilter, *, top: int = TOP) -> Counts:
     facets = {name: _values(found.items(), getattr(narrowed, name), top) for name, found in tally.of.items()}
     facets["user"] = _values(users, narrowed.user, top)
     facets["node"] = _values(nodes, narrowed.node, top)
-    return Counts(tally.total, tally.lost, tally.unconfirmed, succeeded, more, no_node, facets)
+    totals = _Totals(tally.total, tally.lost, tally.unconfirmed, facets_since)
+    if facets_since is not None and not listed.words:
+        totals = _totals(listed)
+    return Counts(
+        *(
+            totals.total,
+            totals.lost,
+            totals.unconfirmed,
+            succeeded,
+            more or facets_since is not None,
+            no_node,
+            facets,
+            totals.since,
+        ),
+        facets_since=facets_since,
+    )
+
+
+@dataclass(frozen=True)
+class _Totals:
+    total: int
+    lost: float
+    unconfirmed: int
+    since: datetime | None
+
+
+def _totals(listed: AttemptFilter) -> _Totals:
+    """What matches every filter, as far back as it can be counted."""
+    since = _since(listed)
+    query = filtered_attempts(listed if since is None else replace(listed, since=since))
+    unconfirmed = Count("pk", filter=Q(verdict_status=VerdictStatus.UNCONFIRMED))
+    found = query.aggregate(total=Count("pk"), lost=Sum("lost_gpu_hours", default=0.0), unconfirmed=unconfirmed)
+    return _Totals(found["total"], found["lost"], found["unconfirmed"], since)
 
 
 class _Tally:
@@ -107,18 +152,25 @@ class _Tally:
             self.of[name][value] += count
 
 
+def _since(narrowed: AttemptFilter) -> datetime | None:
+    """Since when there are COUNTED attempts that match, in one walk over an index; None: there are fewer."""
+    newest = filtered_attempts(narrowed).order_by("-sort_at").values_list("sort_at", flat=True)
+    return newest[COUNTED : COUNTED + 1].first()
+
+
 def _succeeded(narrowed: AttemptFilter) -> tuple[int, bool]:
-    """Attempts that succeeded, and whether there are more. Words are looked for in the rows themselves, most of which
-    succeeded: then they are counted up to a limit.
+    """Attempts that succeeded, and whether there are more. Most attempts did, so these are counted up to a limit, and
+    to a lower one where words are looked for in the rows themselves.
     """
     asked = SUCCEEDED in narrowed.outcome
     if not asked and any(getattr(narrowed, name) for name in OF_FAILURES):
         return 0, False
     query = filtered_attempts(replace(narrowed, outcome=(SUCCEEDED,), failures=False))
-    if asked or not narrowed.words:
+    if asked:
         return query.count(), False
-    found = query.values("pk")[: MANY + 1].count()
-    return min(found, MANY), found > MANY
+    limit = MANY if narrowed.words else COUNTED
+    found = query.values("pk")[: limit + 1].count()
+    return min(found, limit), found > limit
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from engine.model import UNATTRIBUTED, Source
 from triage.access.sql import seen_rows
 from triage.models import Attempt, Cluster, Incident
 from triage.models.attempt import FAILURE
+from triage.selectors.kept import kept
 from triage.statistics import Between, Share, time_between, wilson
 
 WEEK = timedelta(weeks=1)
@@ -138,7 +139,13 @@ _DOMAIN, _CLUSTER, _QUEUE = 0b011, 0b101, 0b110
 
 
 def insights(scope: Scope) -> Insights:
-    """Everything the page shows. A fixed number of queries, each of which reads an index."""
+    """Everything the page shows, counted once a minute for all who see the same."""
+    asked = (scope.now, scope.weeks, scope.cluster.pk if scope.cluster else None, scope.queue)
+    return kept("insights", asked, lambda: _count(scope))
+
+
+def _count(scope: Scope) -> Insights:
+    """A fixed number of queries, each of which reads an index."""
     names = dict(Cluster.objects.values_list("pk", "name"))
     groups: dict[int, dict[str, Series]] = {_DOMAIN: {}, _CLUSTER: {}, _QUEUE: {}}
     for grouping, domain, cluster, queue, week, count, lost in _rows(scope):
@@ -179,7 +186,8 @@ def insights(scope: Scope) -> Insights:
 def queues(scope: Scope) -> list[str]:
     """The queues in which anything ran in the range."""
     found = Attempt.objects.filter(sort_at__gt=scope.since).exclude(queue="").order_by().values_list("queue", flat=True)
-    return sorted(name for name in found.distinct()[:200] if name.isprintable())
+    names = kept("queues", (scope.now, scope.weeks), lambda: list(found.distinct()[:200]))
+    return sorted(name for name in names if name.isprintable())
 
 
 def clusters() -> list[Cluster]:

@@ -10,6 +10,8 @@ from engine.model import Outcome
 from triage.models import Attempt
 
 MAX_ALIKE = 5
+MAX_COUNTED = 1_000
+"""So many attempts that failed in the same way are counted at most."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,12 @@ class Alike:
 
     newest: list[Attempt]
     count: int
+    """At most MAX_COUNTED."""
+
+    @property
+    def many(self) -> bool:
+        """There may be more than were counted."""
+        return self.count == MAX_COUNTED
 
     @property
     def more(self) -> int:
@@ -45,4 +53,4 @@ def alike(attempt: Attempt) -> Alike:
         return Alike([], 0)
     same = Attempt.objects.filter(diagnosis__fingerprint=attempt.diagnosis.fingerprint).exclude(pk=attempt.pk)
     newest = same.select_related("workload", "cluster").order_by("-sort_at", "-id")[:MAX_ALIKE]
-    return Alike(list(newest), same.count())
+    return Alike(list(newest), same.order_by().values("pk")[:MAX_COUNTED].count())

@@ -12,11 +12,12 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from django.db.models import Count, F, Func, IntegerField, Max, Q, Sum
+from django.db.models import F, Func, IntegerField, Max, Sum
 from django.db.models.fields.json import KeyTransform
 
 from triage.access.sql import seen_rows
 from triage.models import Attempt, Cluster, EventKind, Gpu, TimelineEvent
+from triage.selectors.kept import kept
 from triage.statistics import Z_STRICT, Share, wilson
 
 DAYS = 90
@@ -162,7 +163,7 @@ def node_page(name: str, cluster: Cluster, others: list[str], *, now: datetime |
     blamed = [row for row in rows if name in row["blamed_nodes"]]
     failed = sum(map(_failed, rows))
     share = wilson(len(blamed), len(rows))
-    fleet = _fleet_share(cluster, since, name)
+    fleet = _others(_cluster_total(cluster, since), share)
     faults = _faults(name, [row["pk"] for row in blamed[:MAX_FAULTS]])
     gpus = list(Gpu.objects.filter(cluster=cluster, node=name).order_by("bus")[:MAX_GPUS])
     slots, devices = _slots([gpu for gpu in gpus if gpu.bus], faults)
@@ -267,7 +268,8 @@ def fleet(cluster: Cluster | None = None, *, limit: int = 50, search: str = "", 
     since = _midnight(now) - timedelta(days=DAYS - 1)
     names = dict(Cluster.objects.values_list("pk", "name"))
     condition = "AND cluster_id = %(cluster)s" if cluster else ""
-    rows = seen_rows(_FLEET.format(cluster=condition), {"since": since, "cluster": cluster.pk if cluster else None})
+    asked = {"since": since, "cluster": cluster.pk if cluster else None}
+    rows = kept("fleet", asked, lambda: seen_rows(_FLEET.format(cluster=condition), asked))
     totals: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     for _, cluster_id, attempts, blamed, _, _ in rows:
         totals[cluster_id][0] += blamed
@@ -318,19 +320,21 @@ def _failed(row: dict[str, Any]) -> bool:
     return row["outcome"] not in ("succeeded", "")
 
 
-def _fleet_share(cluster: Cluster, since: datetime, name: str) -> Share:
-    """Every attempt on every other node of the cluster is a trial. One query."""
-    recent = Attempt.objects.filter(cluster=cluster, sort_at__gte=since)
-    own = Q(nodes__contains=[name])
-    total = recent.aggregate(
-        trials=Sum(_size("nodes")),
-        hits=Sum(_size("blamed_nodes")),
-        own=Count("pk", filter=own),
-        own_hits=Count("pk", filter=own & Q(blamed_nodes__contains=[name])),
-    )
-    trials = (total["trials"] or 0) - total["own"]
-    hits = (total["hits"] or 0) - total["own_hits"]
-    return wilson(min(max(0, hits), trials), trials)
+def _cluster_total(cluster: Cluster, since: datetime) -> tuple[int, int]:
+    """Of all nodes of a cluster: in how many attempts they ran, each on its own, and how often one was to blame."""
+
+    def count() -> tuple[int, int]:
+        recent = Attempt.objects.filter(cluster=cluster, sort_at__gte=since)
+        total = recent.aggregate(trials=Sum(_size("nodes")), hits=Sum(_size("blamed_nodes")))
+        return total["trials"] or 0, total["hits"] or 0
+
+    return kept("cluster", (cluster.pk, since), count)
+
+
+def _others(total: tuple[int, int], own: Share) -> Share:
+    """The share of all nodes but one."""
+    trials = max(0, total[0] - own.trials)
+    return wilson(min(max(0, total[1] - own.hits), trials), trials)
 
 
 def _size(column: str) -> Func:

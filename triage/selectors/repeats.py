@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from triage.access.sql import seen_rows
 from triage.models import Attempt
@@ -14,14 +15,19 @@ NODES = 3
 """How many of the nodes that a row blames are looked at."""
 
 _COUNT = """
+WITH earlier AS MATERIALIZED (
+    SELECT node, other.cluster_id, other.sort_at FROM triage_attempt AS other, unnest(other.blamed_nodes) AS node
+    WHERE other.blamed_nodes && %(nodes)s::varchar[] AND other.sort_at > %(since)s AND {seen:other}
+)
 SELECT row.attempt, row.node,
-       count(*) FILTER (WHERE other.sort_at > row.at - interval '7 days'), count(*)
+       count(*) FILTER (WHERE earlier.sort_at > row.at - interval '7 days'), count(*)
 FROM unnest(%(attempts)s::bigint[], %(nodes)s::text[], %(clusters)s::bigint[], %(ats)s::timestamptz[])
      AS row (attempt, node, cluster, at)
-JOIN triage_attempt other ON other.blamed_nodes @> ARRAY[row.node]::varchar[] AND other.cluster_id = row.cluster
-     AND other.sort_at > row.at - interval '30 days' AND other.sort_at <= row.at AND {seen:other}
+JOIN earlier ON earlier.node = row.node AND earlier.cluster_id = row.cluster
+     AND earlier.sort_at > row.at - interval '30 days' AND earlier.sort_at <= row.at
 GROUP BY row.attempt, row.node
 """
+"""All rows' nodes are looked for at once: one by one, the database read a month of the whole cluster for each."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,8 @@ def repeats(attempts: Iterable[Attempt]) -> dict[int, Repeat]:
     if not wanted:
         return {}
     columns = (list(column) for column in zip(*wanted, strict=True))
-    rows = seen_rows(_COUNT, dict(zip(("attempts", "nodes", "clusters", "ats"), columns, strict=True)))
+    asked = dict(zip(("attempts", "nodes", "clusters", "ats"), columns, strict=True))
+    rows = seen_rows(_COUNT, {**asked, "since": min(asked["ats"]) - timedelta(days=SPANS[-1])})
     found: dict[int, Repeat] = {}
     for attempt, node, week, month in sorted(rows, key=lambda row: (-row[2], -row[3], row[1])):
         if attempt not in found and month > 1:

@@ -16,6 +16,7 @@ from engine.rule import ExampleMatch, Matcher, Rule
 from engine.ruleset import Ruleset, RulesetError, load_ruleset
 from triage.models import Attempt, Verdict, VerdictKind
 from triage.models.attempt import FAILURE
+from triage.selectors.kept import kept
 from triage.statistics import Share, wilson
 
 DAYS = 90
@@ -126,7 +127,7 @@ def list_rules(
     *, search: str = "", family: str = "", order: RuleOrder = RuleOrder.ROOT, page: int = 1, now: datetime | None = None
 ) -> RulePage:
     """A page of rules. A search that no rule's words fit is tried as a line of a log. Three queries."""
-    figures = _figures(now or datetime.now(UTC))
+    figures = kept("rules", "", lambda: _figures(now or datetime.now(UTC)))
     rows = [_row(rule_id, meanings[0], figures) for rule_id, (_, meanings) in _by_id().items()]
     if family:
         rows = [row for row in rows if row.family == family]
@@ -197,7 +198,7 @@ def rule_detail(rule_id: str, *, now: datetime | None = None) -> RuleDetail | No
         else []
     )
     return RuleDetail(
-        row=_row(rule_id, meanings[0], _figures(now, rule_id)),
+        row=_row(rule_id, meanings[0], kept("rules", rule_id, lambda: _figures(now, rule_id))),
         rule=meanings[0],
         meanings=meanings,
         matcher=matcher,

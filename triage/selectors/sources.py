@@ -143,9 +143,7 @@ def _rows(found: Configuration) -> list[SourceRow]:
 def _row(key: str, cluster: str, name: str, kind: str, row: Discovery | None, now: datetime) -> SourceRow:
     if row is None or row.last_run_at is None:
         return SourceRow(key, cluster, name, kind, State.NEW)
-    patience = max(
-        SILENT_LEAST, SILENT_TURNS * timedelta(seconds=settings.CELERY_BEAT_SCHEDULE["discover"]["schedule"])
-    )
+    patience = max(SILENT_LEAST, SILENT_TURNS * timedelta(seconds=settings.FAULTLINE_BEAT_SECONDS["discover"]))
     seen = max(filter(None, (row.last_run_at, row.heartbeat_at)))
     if row.answered_at is None or row.answered_at < row.last_run_at:
         state = State.FAILING

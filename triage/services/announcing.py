@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Q
-from django.utils import timezone
 
 from engine.model import UNATTRIBUTED, Outcome
 from triage.access.sight import all_seeing
@@ -27,6 +26,7 @@ from triage.models import (
 from triage.models.incident import SETTLED
 from triage.selectors.filters import filtered_attempts
 from triage.selectors.query import parse
+from triage.services.clock import database_now
 from triage.services.messages import as_plain, compose
 
 ANNOUNCED = {
@@ -131,7 +131,7 @@ def _deliver(route: Route, news: News, event: TimelineEvent) -> None:
     if Delivery.objects.filter(channel=route.channel, event=event, again=None).exists():
         return  # another route of the same channel told of it
     thread = thread_of(event.incident, event.attempt)
-    due = timezone.now()
+    due = database_now()
     if news == News.REPEATED and route.quiet_minutes:
         waiting = (
             Delivery.objects.select_for_update()

@@ -9,11 +9,11 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from engine import model as engine
 from triage.access.sight import all_seeing, current
-from triage.models import Attempt, Cluster, Diagnosis, EventKind, Workload
+from triage.models import Attempt, Cluster, EventKind, Workload
 from triage.services.events import record_event
 from triage.services.facts import keepable, moment, short, told
 
@@ -64,8 +64,9 @@ def _record(facts: engine.Attempt, actor: AbstractBaseUser | None) -> tuple[Atte
             "cluster": cluster,
             "user": workload.user,
             "queue": workload.queue,
+            "search": search_of(Attempt(workload=workload, cluster=cluster, **values)),
             # until somebody asks: the sweep does once nothing has come for a while, not before anything could come
-            "triage_queued_at": timezone.now() + timedelta(seconds=settings.FAULTLINE_QUIET_SECONDS),
+            "triage_queued_at": Now() + timedelta(seconds=settings.FAULTLINE_QUIET_SECONDS),
         },
     )
     if created:
@@ -88,9 +89,17 @@ def _record(facts: engine.Attempt, actor: AbstractBaseUser | None) -> tuple[Atte
     return attempt, created
 
 
-def refresh_search(attempt: Attempt, diagnosis: Diagnosis | None = None) -> None:
+def refresh_search(attempt: Attempt) -> None:
     """Brings the words that a text search looks into up to date."""
-    diagnosis = diagnosis or attempt.diagnosis
+    search = search_of(attempt)
+    if search != attempt.search:
+        attempt.search = search
+        Attempt.objects.filter(pk=attempt.pk).update(search=search)
+
+
+def search_of(attempt: Attempt) -> str:
+    """The words that a text search looks into."""
+    diagnosis = attempt.diagnosis
     workload = attempt.workload
     words = [
         workload.workload_id,
@@ -108,10 +117,7 @@ def refresh_search(attempt: Attempt, diagnosis: Diagnosis | None = None) -> None
     if attempt.verdict is not None:
         words += [attempt.verdict.title, attempt.verdict.domain, attempt.verdict.sub_domain]
         words += attempt.verdict.nodes[:_SEARCHED_NODES]
-    search = keepable(" ".join(dict.fromkeys(word.lower() for word in words if word)))
-    if search != attempt.search:
-        attempt.search = search
-        Attempt.objects.filter(pk=attempt.pk).update(search=search)
+    return str(keepable(" ".join(dict.fromkeys(word.lower() for word in words if word))))
 
 
 @all_seeing

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from triage.channels.base import ChannelConfigError, Setup
+from triage.channels.base import ChannelConfigError, Setup, receivers_reach
 from triage.channels.registry import KINDS
 from triage.models import Channel, News, Route
 from triage.selectors.query import parse
@@ -37,7 +37,7 @@ def setup() -> Setup:
         sender=settings.DEFAULT_FROM_EMAIL,
         site=settings.FAULTLINE_URL,
         seconds=float(settings.FAULTLINE_DELIVERY_SECONDS),
-        private_hosts=tuple(settings.FAULTLINE_PRIVATE_HOSTS),
+        reach=receivers_reach(settings.FAULTLINE_PRIVATE_HOSTS),
     )
 
 

@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLate
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from connectors.base import CollectionReport, ConfigError, Connector, ConnectorError
 from triage.configuration import ClusterConfig, SourceConfig
 from triage.models import CheckState, ClusterCheck, SourceCheck
+from triage.services.clock import database_now
 from triage.services.facts import keepable
 from triage.services.queue import Job, enqueue
 from triage.services.sources import configuration, make_connector
@@ -47,12 +48,13 @@ class SourceAnswer:
 def start_check(name: str, actor: AbstractBaseUser) -> ClusterCheck:
     """Has workers ask every source of a cluster once; while that goes on, nothing new. Raises ConfigError."""
     cluster = _cluster(name)
-    ClusterCheck.objects.get_or_create(cluster=name, defaults={"asked_by": actor, "asked_at": timezone.now()})
+    now = database_now()
+    ClusterCheck.objects.get_or_create(cluster=name, defaults={"asked_by": actor, "asked_at": now})
     check = ClusterCheck.objects.select_for_update().get(cluster=name)
-    if any(is_going_on(one) for one in check.sources.all()):
+    if any(is_going_on(one, now) for one in check.sources.all()):
         return check
     check.asked_by = actor  # type: ignore[assignment]
-    check.asked_at = timezone.now()
+    check.asked_at = now
     check.save()
     check.sources.all().delete()
     for source in cluster.sources:
@@ -61,18 +63,18 @@ def start_check(name: str, actor: AbstractBaseUser) -> ClusterCheck:
     return check
 
 
-def is_going_on(one: SourceCheck) -> bool:
-    """Whether an answer may still come."""
+def is_going_on(one: SourceCheck, now: datetime) -> bool:
+    """Whether an answer may still come. `now` is by the database's clock."""
     if one.state == CheckState.DONE:
         return False
     since, patience = (one.began_at, SECONDS + _GRACE) if one.began_at else (one.check_of.asked_at, PATIENCE)
-    return timezone.now() - since < timedelta(seconds=patience)
+    return now - since < timedelta(seconds=patience)
 
 
 def run_check(source_check_id: int, seconds: float = SECONDS) -> None:
     """Asks one source of a check, on the worker that was given it; nothing when another one did, or it is over."""
     began = SourceCheck.objects.filter(pk=source_check_id, state=CheckState.WAITING).update(
-        state=CheckState.ASKING, began_at=timezone.now()
+        state=CheckState.ASKING, began_at=Now()
     )
     row = SourceCheck.objects.select_related("check_of").filter(pk=source_check_id).first()
     if not began or row is None:

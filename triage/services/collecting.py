@@ -13,13 +13,13 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import F
-from django.db.models.functions import Greatest
-from django.utils import timezone
+from django.db.models.functions import Greatest, Now
 
 from connectors.base import CollectionReport
 from triage.blobs import StoredBlob
 from triage.gpus import Told
 from triage.models import Attempt, Collection, CollectionState, EventKind, Stream
+from triage.services.clock import database_now
 from triage.services.events import record_event
 from triage.services.facts import short, told, told_tree
 from triage.services.gpus import keep_gpus
@@ -100,13 +100,18 @@ def _reopen(collection: Collection, **changes: Any) -> None:
 def lease_collection(collection_id: int) -> CollectionLease | None:
     """Takes on a collection. None when it is done, or another worker is at it."""
     # the attempt first, as everywhere: two rows locked in one order never wait for each other
-    Attempt.objects.select_for_update().get(collections=collection_id)
+    Attempt.objects.select_for_update().only("pk").get(collections=collection_id)
+    return lease_locked(collection_id)
+
+
+def lease_locked(collection_id: int) -> CollectionLease | None:
+    """The same, when the attempt's row is locked already."""
     collection = (
         Collection.objects.select_for_update(of=("self",))
         .select_related("attempt__workload", "attempt__cluster")
         .get(pk=collection_id)
     )
-    now = timezone.now()
+    now = database_now()
     silent = now - timedelta(seconds=settings.FAULTLINE_LEASE_SECONDS)
     if collection.state == CollectionState.DONE:
         continue_triage(collection.attempt_id)
@@ -128,21 +133,20 @@ def lease_collection(collection_id: int) -> CollectionLease | None:
 
 def renew_collection(lease: CollectionLease, *, streams_done: int, bytes_done: int) -> bool:
     """Says how far the collecting is; False when the lease was lost."""
-    now = timezone.now()
     held = Collection.objects.filter(pk=lease.collection.pk, lease=lease.token, state=CollectionState.RUNNING)
-    kept = bool(held.update(heartbeat_at=now, streams_done=streams_done, bytes_done=bytes_done))
-    return kept
+    return bool(held.update(heartbeat_at=Now(), streams_done=streams_done, bytes_done=bytes_done))
 
 
 @transaction.atomic
-def postpone_collection(lease: CollectionLease, until: datetime, *, counts: bool = True) -> bool:
-    """Gives a collection back, to be tried again at `until`. False when the lease was lost.
+def postpone_collection(lease: CollectionLease, seconds: float, *, counts: bool = True) -> bool:
+    """Gives a collection back, to be tried again in so many seconds. False when the lease was lost.
 
     What is not the source's fault doesn't count as a try.
     """
     held = Collection.objects.filter(pk=lease.collection.pk, lease=lease.token, state=CollectionState.RUNNING)
     tries = F("tries") if counts else Greatest(F("tries") - 1, 0)
-    return bool(held.update(state=CollectionState.PENDING, lease=None, queued_at=until, tries=tries))
+    again = Now() + timedelta(seconds=seconds)
+    return bool(held.update(state=CollectionState.PENDING, lease=None, queued_at=again, tries=tries))
 
 
 @transaction.atomic
@@ -159,41 +163,47 @@ def finish_collection(
     collection = Collection.objects.select_for_update().get(pk=lease.collection.pk)
     if collection.lease != lease.token or collection.state != CollectionState.RUNNING:
         return False
-    again = bool(collection.reports)
-    for stream in streams:
-        if not (again and _has_more(collection, stream)):
-            _keep_stream(collection, stream)
+    _keep_streams(collection, streams)
     if gpus:
-        keep_gpus(attempt.cluster, gpus, attempt.ended_at or attempt.started_at or timezone.now())
+        keep_gpus(attempt.cluster, gpus, attempt.ended_at or attempt.started_at or database_now())
     collection.streams_done = len(streams)
     collection.bytes_done = sum(stream.blob.size for stream in streams)
     _finish(collection, reports)
     return True
 
 
-def _has_more(collection: Collection, stream: CollectedStream) -> bool:
-    """Did an earlier round bring more of a stream? Logs are rotated, events and pods vanish."""
-    known = Stream.objects.filter(attempt_id=collection.attempt_id, name=short(stream.name, 1024)).exclude(blob="")
-    return known.filter(size__gt=stream.blob.size).exists()
+def _keep_streams(collection: Collection, streams: Sequence[CollectedStream]) -> None:
+    """Of one that an earlier round of the same source brought more of, that stays: logs are rotated, events and pods
+    vanish.
+    """
+    again = bool(collection.reports)
+    rows = {short(stream.name, 1024): stream for stream in streams}
+    known = Stream.objects.filter(attempt_id=collection.attempt_id, name__in=rows).exclude(blob="")
+    larger = {name for name, size in known.values_list("name", "size") if again and size > rows[name].blob.size}
+    kept = [_row(collection, name, stream) for name, stream in rows.items() if name not in larger]
+    Stream.objects.bulk_create(
+        kept, batch_size=1000, update_conflicts=True, unique_fields=["attempt", "name"],
+        update_fields=[
+            "collection", "source", "node", "rank", "size", "lines", "first_at", "last_at", "masked", "sha256", "blob",
+        ],
+    )  # fmt: skip
 
 
-def _keep_stream(collection: Collection, stream: CollectedStream) -> None:
-    Stream.objects.update_or_create(
+def _row(collection: Collection, name: str, stream: CollectedStream) -> Stream:
+    return Stream(
         attempt_id=collection.attempt_id,
-        name=short(stream.name, 1024),
-        defaults={
-            "collection": collection,
-            "source": stream.source,
-            "node": None if stream.node is None else short(stream.node, 253),
-            "rank": stream.rank if stream.rank is None or 0 <= stream.rank < 2**31 else None,
-            "size": stream.blob.size,
-            "lines": stream.blob.lines,
-            "first_at": stream.first_at,
-            "last_at": stream.last_at,
-            "masked": min(stream.masked, 2**31 - 1),
-            "sha256": stream.blob.sha256,
-            "blob": stream.blob.key,
-        },
+        name=name,
+        collection=collection,
+        source=stream.source,
+        node=None if stream.node is None else short(stream.node, 253),
+        rank=stream.rank if stream.rank is None or 0 <= stream.rank < 2**31 else None,
+        size=stream.blob.size,
+        lines=stream.blob.lines,
+        first_at=stream.first_at,
+        last_at=stream.last_at,
+        masked=min(stream.masked, 2**31 - 1),
+        sha256=stream.blob.sha256,
+        blob=stream.blob.key,
     )
 
 
@@ -202,7 +212,7 @@ def _finish(collection: Collection, reports: Sequence[CollectionReport]) -> None
     collection.state = CollectionState.DONE
     collection.lease = None
     collection.reports = plain
-    collection.finished_at = timezone.now()
+    collection.finished_at = database_now()
     collection.save()
     bad = [{key: report[key] for key in ("source", "status", "note")} for report in plain if report["status"] != "ok"]
     record_event(

@@ -9,10 +9,11 @@ import msgspec
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from triage.channels.base import ChannelError, Message, Receipt
 from triage.models import Channel, Delivery, DeliveryState, News
+from triage.services.clock import database_now
 from triage.services.facts import short, told
 from triage.services.messages import as_plain, trial
 from triage.services.queue import Job, enqueue
@@ -31,7 +32,7 @@ class ResendRefused(ValueError):
 
 def due_deliveries(limit: int = 500) -> list[int]:
     """Ids of what may go out now, the oldest first. Only the first that waits of each thread of a channel."""
-    now = timezone.now()
+    now = database_now()
     earlier = Delivery.objects.filter(
         channel=OuterRef("channel"), thread=OuterRef("thread"), state=DeliveryState.WAITING, id__lt=OuterRef("id")
     )
@@ -43,7 +44,7 @@ def due_deliveries(limit: int = 500) -> list[int]:
 @transaction.atomic
 def lease_delivery(pk: int) -> Delivery | None:
     """Takes a delivery for this worker; None when it went out, isn't due, or another one has it."""
-    now = timezone.now()
+    now = database_now()
     delivery = (
         Delivery.objects.select_for_update(of=("self",), skip_locked=True)
         .select_related("channel")
@@ -67,7 +68,7 @@ def first_receipt(delivery: Delivery) -> str:
 
 def record_sent(delivery: Delivery, receipt: Receipt) -> bool:
     """It was taken. False when another worker has taken the delivery over meanwhile."""
-    values = {"state": DeliveryState.SENT, "sent_at": timezone.now(), "receipt": short(receipt.name, 500)}
+    values = {"state": DeliveryState.SENT, "sent_at": Now(), "receipt": short(receipt.name, 500)}
     return _finish(delivery, trouble="", **values)
 
 
@@ -77,7 +78,7 @@ def record_trouble(delivery: Delivery, error: ChannelError) -> bool:
     if error.permanent or delivery.tries >= MAX_TRIES:
         return _finish(delivery, state=DeliveryState.FAILED, trouble=trouble)
     wait = min(FIRST_WAIT * 2 ** (delivery.tries - 1), LONGEST_WAIT)
-    due = timezone.now() + timedelta(seconds=max(wait, error.retry_after or 0))
+    due = Now() + timedelta(seconds=max(wait, error.retry_after or 0))
     return _finish(delivery, trouble=trouble, due_at=due)
 
 
@@ -95,7 +96,7 @@ def send_again(pk: int, actor: AbstractBaseUser) -> Delivery:
     if not old.channel.enabled:
         raise ResendRefused(f"{old.channel.name} is switched off. Switch it on first.")
     if old.state == DeliveryState.WAITING:
-        Delivery.objects.filter(pk=pk).update(due_at=timezone.now())
+        Delivery.objects.filter(pk=pk).update(due_at=Now())
         enqueue(Job.DELIVER, pk)
         return old
     new = Delivery.objects.create(
@@ -129,8 +130,8 @@ def message_of(delivery: Delivery) -> Message:
 
 def forget_deliveries(older_than: timedelta) -> int:
     """Removes the log of long ago. Returns how many. The first of each thread stays: later messages join it."""
-    old = Delivery.objects.filter(created_at__lt=timezone.now() - older_than).exclude(state=DeliveryState.WAITING)
+    old = Delivery.objects.filter(created_at__lt=Now() - older_than).exclude(state=DeliveryState.WAITING)
     later = Delivery.objects.filter(
-        channel=OuterRef("channel"), thread=OuterRef("thread"), created_at__gte=timezone.now() - older_than
+        channel=OuterRef("channel"), thread=OuterRef("thread"), created_at__gte=Now() - older_than
     )
     return old.filter(~Exists(later)).delete()[0]

@@ -13,7 +13,7 @@ from django.utils.dateparse import parse_datetime
 
 from engine import model as engine
 from triage.models import Attempt, Diagnosis, DiagnosisNode, EventKind, NodeRole, Stream, TriageState
-from triage.services.attempts import refresh_search
+from triage.services.attempts import search_of
 from triage.services.events import record_event
 from triage.services.facts import keepable, short
 from triage.services.grouping import group_attempt
@@ -109,13 +109,13 @@ def _make_current(attempt: Attempt, diagnosis: Diagnosis) -> None:
     attempt.triage_reason = ""
     attempt.triage_lease = None
     attempt.triage_finished_at = timezone.now()
+    attempt.search = search_of(attempt)
     attempt.save(
         update_fields=[
             "diagnosis", "outcome", "rule", "matched", "missing", *ANSWER_FIELDS,
-            "triage_state", "triage_reason", "triage_lease", "triage_finished_at",
+            "triage_state", "triage_reason", "triage_lease", "triage_finished_at", "search",
         ]
     )  # fmt: skip
-    refresh_search(attempt, diagnosis)
     if before is not None and before != diagnosis.pk:
         record_event(EventKind.DIAGNOSIS_SUPERSEDED, attempt=attempt, diagnosis=before, by=diagnosis.pk)
     group_attempt(attempt, diagnosis)

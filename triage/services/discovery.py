@@ -15,13 +15,13 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from connectors.base import ConfigError, FoundAttempt
 from engine import model as engine
 from triage.configuration import ClusterConfig, SourceConfig
 from triage.models import Attempt, Cluster, Discovery, RunningAttempt, TriageState
 from triage.services.attempts import AttemptRefused, record_attempt
+from triage.services.clock import database_now
 from triage.services.collecting import add_collection
 from triage.services.facts import engine_attempt, keepable, moment, short, told
 from triage.services.queue import Job, enqueue
@@ -160,8 +160,9 @@ def _record_running(
 ) -> RunningAttempt | None:
     if not cluster.live:
         return None
-    started = moment(facts.started_at) or timezone.now()
-    first = max(started + timedelta(seconds=max(FIRST_LOOK, min(cluster.live, 3600.0))), timezone.now())
+    now = database_now()
+    started = moment(facts.started_at) or now
+    first = max(started + timedelta(seconds=max(FIRST_LOOK, min(cluster.live, 3600.0))), now)
     running, created = RunningAttempt.objects.get_or_create(
         cluster=cluster.name,
         connector=source.key,
@@ -222,7 +223,7 @@ def lease_look(running_id: int, every: float) -> RunningAttempt | None:
     running = RunningAttempt.objects.select_for_update().filter(pk=running_id, look_at__lte=Now()).first()
     if running is None:
         return None
-    running.look_at = timezone.now() + timedelta(seconds=max(every, 60.0))
+    running.look_at = database_now() + timedelta(seconds=max(every, 60.0))
     running.save(update_fields=["look_at"])
     return running
 

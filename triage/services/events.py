@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from triage.models import Attempt, Cluster, EventKind, Incident, TimelineEvent
 from triage.services.announcing import announce
@@ -29,7 +29,7 @@ def record_event(
     """
     event = TimelineEvent.objects.create(
         kind=kind.value, attempt=attempt, incident=incident, cluster=cluster, node=node, actor=actor,
-        happened_at=happened_at or timezone.now(), payload=payload,
+        happened_at=happened_at or Now(), payload=payload,
     )  # fmt: skip
     announce(event)
     return event

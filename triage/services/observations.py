@@ -21,14 +21,15 @@ import yaml
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
-from django.db.models import Sum
-from django.utils import timezone
+from django.db.models import Count, Sum
+from django.db.models.functions import Now
 
 from connectors.files.parser import describe
 from engine.bundle import BundleError, open_bundle, place_of
 from engine.model import Source
 from triage.models import Attempt, EventKind, Observation, TriageState
 from triage.services import spool
+from triage.services.clock import database_now
 from triage.services.collecting import add_collection
 from triage.services.facts import engine_attempt
 from triage.services.folders import private_folder
@@ -119,25 +120,24 @@ def append_part(
         attempt = Attempt.objects.select_for_update(of=("self",)).select_related("workload", "cluster").get(
             pk=attempt_id
         )  # fmt: skip
-        observation, created = Observation.objects.select_for_update().get_or_create(
-            attempt=attempt, name=name, defaults={"node": node}
-        )
+        observation = Observation.objects.filter(attempt=attempt, name=name).first()
+        if observation is None:  # no other is made meanwhile: the attempt's row is locked
+            observation = Observation(attempt=attempt, name=name, node=node)
+        created = observation.pk is None
         if observation.pruned_at is not None:
             raise ObservationRefused(
                 "name", "its bytes were diagnosed and are no longer kept for appending: use another name", "gone"
             )
         size = draft.stat().st_size
-        if created:
-            _check_room(attempt)
         if offset is not None and offset != observation.size:
             _check_repeated(attempt, observation, draft, offset, size)
             return Appended(observation, False, 0)
-        _check_total(attempt, size)
+        others = _check_room(attempt, size, created=created)
         _append(_path(attempt_id, name), observation.size, draft)
         observation.size += size
         observation.parts += 1
         observation.save()
-        if created:
+        if created and not others:
             _note_first(attempt, actor)
         _wait_for_more(attempt)
         return Appended(observation, created, size)
@@ -212,7 +212,7 @@ def prune(*, older_than: timedelta, limit: int = 200) -> int:
 
     Returns how many observations that were.
     """
-    before = timezone.now() - older_than
+    before = database_now() - older_than
     old = Observation.objects.filter(pruned_at=None, changed_at__lt=before, attempt__triage_state=TriageState.DONE)
     pruned = 0
     for attempt_id in list(old.values_list("attempt", flat=True).distinct().order_by("attempt")[:limit]):
@@ -221,7 +221,7 @@ def prune(*, older_than: timedelta, limit: int = 200) -> int:
             mine = Observation.objects.filter(attempt=attempt, pruned_at=None)
             if attempt.triage_state != TriageState.DONE or mine.filter(changed_at__gte=before).exists():
                 continue
-            pruned += mine.update(pruned_at=timezone.now())
+            pruned += mine.update(pruned_at=Now())
             shutil.rmtree(folder() / str(attempt_id), ignore_errors=True)
     return pruned
 
@@ -267,16 +267,16 @@ def _check_repeated(attempt: Attempt, observation: Observation, draft: Path, off
     raise ObservationRefused("offset", message, "conflict", offset=observation.size)
 
 
-def _check_room(attempt: Attempt) -> None:
-    if Observation.objects.filter(attempt=attempt).count() > MAX_STREAMS:
+def _check_room(attempt: Attempt, added: int, *, created: bool) -> int:
+    """How many streams there are so far. Raises ObservationRefused."""
+    there = Observation.objects.filter(attempt=attempt).aggregate(count=Count("*"), total=Sum("size"))
+    count, total = int(there["count"]), there["total"] or 0
+    if created and count >= MAX_STREAMS:
         raise ObservationRefused("name", f"an attempt has at most {MAX_STREAMS} streams", "too_large")
-
-
-def _check_total(attempt: Attempt, added: int) -> None:
-    total = Observation.objects.filter(attempt=attempt).aggregate(total=Sum("size"))["total"] or 0
     if total + added > settings.FAULTLINE_MAX_ATTEMPT_BYTES:
         limit = settings.FAULTLINE_MAX_ATTEMPT_BYTES
         raise ObservationRefused("body", f"an attempt has at most {limit} bytes; {total} are there", "too_large")
+    return count
 
 
 def _note_first(attempt: Attempt, actor: AbstractBaseUser | None) -> None:
@@ -287,10 +287,14 @@ def _note_first(attempt: Attempt, actor: AbstractBaseUser | None) -> None:
 
 
 def _wait_for_more(attempt: Attempt) -> None:
-    """An attempt that was never triaged is, once nothing has come for a while: the sweep looks at this time."""
+    """An attempt that was never triaged is, once nothing has come for a while: the sweep looks at this time.
+
+    It is moved on by steps: a row with so many indexes is not written again for each of a hundred parts.
+    """
     if attempt.triage_state == TriageState.PENDING and attempt.triage_requested_at is None:
-        at = timezone.now() + timedelta(seconds=settings.FAULTLINE_QUIET_SECONDS)
-        Attempt.objects.filter(pk=attempt.pk).update(triage_queued_at=at)
+        quiet = settings.FAULTLINE_QUIET_SECONDS
+        behind = Attempt.objects.filter(pk=attempt.pk, triage_queued_at__lt=Now() + timedelta(seconds=quiet * 0.95))
+        behind.update(triage_queued_at=Now() + timedelta(seconds=quiet))
 
 
 def _write_manifest(attempt: Attempt, parts: Iterable[tuple[str, int, str]]) -> None:

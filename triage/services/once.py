@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from triage.models import IdempotentCall
 
@@ -31,8 +31,7 @@ def answer_once(
     `call` is a hash of what is asked. What `do` raises is not kept: the call may be repeated. Raises KeyReused,
     StillAtWork.
     """
-    now = timezone.now()
-    IdempotentCall.objects.filter(user=user, key=key, status=None, created_at__lt=now - _ABANDONED).delete()
+    IdempotentCall.objects.filter(user=user, key=key, status=None, created_at__lt=Now() - _ABANDONED).delete()
     kept, created = IdempotentCall.objects.get_or_create(user=user, key=key, defaults={"call": call})
     if not created:
         if kept.call != call:
@@ -40,6 +39,7 @@ def answer_once(
         if kept.status is None:
             raise StillAtWork(key)
         return kept.status, kept.answer, True
+    IdempotentCall.objects.filter(pk=kept.pk).update(created_at=Now())  # by the clock that it is judged by
     try:
         status, answer = do()
     except BaseException:
@@ -52,4 +52,4 @@ def answer_once(
 
 def forget(*, older_than: timedelta) -> int:
     """Deletes answers of so long ago."""
-    return IdempotentCall.objects.filter(created_at__lt=timezone.now() - older_than).delete()[0]
+    return IdempotentCall.objects.filter(created_at__lt=Now() - older_than).delete()[0]

@@ -5,18 +5,23 @@ from __future__ import annotations
 import logging
 from enum import StrEnum
 
+import redis
+from django.conf import settings
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
+from triage.quick_broker import quick_broker
+
 logger = logging.getLogger(__name__)
+
+KNOCKS = 200
+"""So many messages that there is something to do are enough, for as many processes: who leaves some sends another."""
 
 
 class Job(StrEnum):
     """Names of the tasks that services ask for."""
 
-    TRIAGE = "triage.triage_attempt"
-    COLLECT = "triage.collect"
-    DIAGNOSE = "triage.diagnose"
+    WORK = "triage.work"
     CHECK = "triage.check_source"
     DELIVER = "triage.deliver"
     SEARCH = "triage.discover_source"
@@ -27,10 +32,24 @@ def enqueue(job: Job, pk: int | str) -> None:
     transaction.on_commit(lambda: _send(job, pk))
 
 
-def _send(job: Job, pk: int | str) -> None:
+def knock() -> None:
+    """Says that there is something to do, once the current transaction is committed. What is due only later, the sweep
+    says: a thousand sources that are away for a while are no messages that workers hold until then.
+    """
+    transaction.on_commit(lambda: None if _knocked_enough() else _send(Job.WORK))
+
+
+def _send(job: Job, *args: int | str) -> None:
     from triage.celery import app
 
     try:
-        app.send_task(job.value, args=[pk])
+        app.send_task(job.value, args=args)
     except (OperationalError, OSError) as error:
-        logger.warning("broker not reached, %s %s waits for the sweep: %s", job.value, pk, error)
+        logger.warning("broker not reached, %s%s waits for the sweep: %s", job.value, args or "", error)
+
+
+def _knocked_enough() -> bool:
+    try:
+        return int(quick_broker().llen(settings.FAULTLINE_KNOCKS)) >= KNOCKS  # type: ignore[arg-type]
+    except (redis.RedisError, OSError):
+        return False

@@ -13,9 +13,9 @@ from typing import Any
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from triage.models import Attempt, Collection, CollectionState, Recollection, TriageState
+from triage.services.clock import database_now
 from triage.services.triage import request_triage
 
 MAX_ROUNDS = 4
@@ -27,7 +27,7 @@ def plan_recollection(attempt: Attempt, delay: float) -> None:
     """Sets when the sources of a new attempt are asked again. Nothing for one that ended long ago: all has arrived."""
     if not delay:
         return
-    now = timezone.now()
+    now = database_now()
     due = (attempt.ended_at or now) + timedelta(seconds=delay)
     is_fresh = due > now
     Recollection.objects.update_or_create(
@@ -40,7 +40,7 @@ def plan_retry(attempt_id: int) -> None:
     plan = Recollection.objects.filter(attempt=attempt_id, due_at__isnull=True, rounds__lt=MAX_ROUNDS).first()
     if plan is not None:
         wait = timedelta(seconds=plan.delay * 4 ** max(plan.rounds - 1, 0))
-        Recollection.objects.filter(pk=plan.pk, due_at__isnull=True).update(due_at=timezone.now() + wait)
+        Recollection.objects.filter(pk=plan.pk, due_at__isnull=True).update(due_at=Now() + wait)
 
 
 def due_recollections(limit: int = 500) -> list[int]:

@@ -28,7 +28,7 @@ def pk_of(word: str) -> int | None:
 def is_genuine(salt: str, word: str, pk: int | None, nonce: str | None) -> bool:
     """Whether a word was given out for a row. Takes as long for a row that isn't there."""
     made = word_of(salt, pk or 0, nonce or "")
-    return hmac.compare_digest(made, word) and nonce is not None
+    return hmac.compare_digest(made.encode(), word.encode("utf-8", "replace")) and nonce is not None
 
 
 def _sign(salt: str, pk: str, nonce: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from django.conf import settings
 
 from connectors.base import ConfigError, Connector
+from connectors.reach import reach_of
 from connectors.registry import FACTORIES, Registry
 from triage.access.sight import all_seeing
 from triage.blobs import BlobStore
@@ -38,7 +39,8 @@ def project_folder() -> Path:
 
 def page_rules() -> PageRules:
     """What a page may name on the machines that workers run on."""
-    return PageRules(tuple(settings.FAULTLINE_PAGE_FOLDERS))
+    hosts = reach_of(settings.FAULTLINE_PAGE_HOSTS, "FAULTLINE_PAGE_HOSTS")
+    return PageRules(tuple(settings.FAULTLINE_PAGE_FOLDERS), hosts)
 
 
 def page_clusters(rows: PageRows | None = None) -> dict[str, PageCluster]:

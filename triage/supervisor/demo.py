@@ -35,6 +35,7 @@ CRASHES_ALLOWED = 5
 CRASH_WINDOW = 120.0
 HEALTH_EVERY = 10.0
 UNHEALTHY_FOR = 60.0
+_WEB = ("--config", "python:triage.web_server")
 
 
 class StopRequested(Exception):
@@ -154,10 +155,20 @@ class Demo:
     def _start_workers(self, listener: socket.socket) -> None:
         say("starting web server and worker")
         bind = ["--bind", f"fd://{listener.fileno()}", "--no-control-socket"]
-        size = ["--preload", "--workers", "2", "--threads", "4", "--graceful-timeout", "3"]
+        size = [*_WEB, "--preload", "--workers", "2", "--threads", "8", "--graceful-timeout", "3"]
         self._start_watched("web", "gunicorn", "triage.wsgi:application", *bind, *size, pass_fds=[listener.fileno()])
         if self.env.get("FAULTLINE_NVRX_BIND"):  # the routes of docs/compat.md at the root of a port of their own
-            size = ["--preload", "--workers", "1", "--threads", "8", "--graceful-timeout", "3", "--no-control-socket"]
+            size = [
+                *_WEB,
+                "--preload",
+                "--workers",
+                "1",
+                "--threads",
+                "8",
+                "--graceful-timeout",
+                "3",
+                "--no-control-socket",
+            ]
             self._start_watched(
                 "nvrx", "gunicorn", "triage.compat.wsgi:application", "--bind", self.env["FAULTLINE_NVRX_BIND"], *size
             )

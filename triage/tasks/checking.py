@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from triage.celery import app
 from triage.services.checking import run_check
-from triage.tasks.collecting import RETRY
+from triage.tasks.retries import RETRY
 
 
 @app.task(name="triage.check_source", **RETRY)

@@ -1,4 +1,4 @@
-"""Collecting: `triage_attempt` starts it, one `collect` a connector brings the streams into the blob store."""
+"""Collecting: what each connector has on an attempt is brought into the blob store."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ import time
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any
 
 import msgspec
 import zstandard
-from celery import Task
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import InterfaceError, OperationalError
-from django.utils import timezone
 
 from connectors.base import CollectionReport, CollectRequest, ConfigError, Connector, ConnectorError, Limits
 from engine.model import Source, Stream, rfc3339
 from engine.origin import Places
+from triage import logs
 from triage.blobs import BlobStore
-from triage.celery import app
 from triage.gpus import gpus_of
 from triage.line_times import LineTimes
 from triage.metrics import counters
@@ -40,20 +37,12 @@ from triage.services.collecting import (
 from triage.services.facts import engine_attempt
 from triage.services.masking import SecretMask
 from triage.services.sources import blob_store, registry
-from triage.services.triage import begin_triage
 from triage.tasks.heartbeat import Heartbeat, LeaseLost
 from triage.tasks.patience import Hangs, Watch, patiently, watched
 from triage.tracing import span
 
 logger = logging.getLogger(__name__)
 
-RETRY: dict[str, Any] = {
-    "autoretry_for": (OperationalError, InterfaceError),
-    "retry_backoff": True,
-    "retry_backoff_max": 60,
-    "max_retries": 8,
-}
-"""For tasks: the database may be away for a while."""
 TEMPORARY_TRIES = 3
 SALVAGE_BYTES = 64 << 10
 """At most so much of a damaged stream is lost before the place of the damage."""
@@ -62,21 +51,20 @@ _DAMAGE = (EOFError, ValueError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, z
 _TEXT = {Source.APPLOG.value, Source.SYSLOG.value, Source.SCHEDULER.value}
 
 
-@app.task(name="triage.triage_attempt", **RETRY)
-def triage_attempt(attempt_id: int) -> None:
-    """Starts the triage of an attempt that waits for it."""
-    begin_triage(attempt_id)
-
-
-@app.task(name="triage.collect", bind=True, **RETRY)
-def collect(self: Task, collection_id: int) -> None:
-    """Brings what one connector has on one attempt into the blob store."""
+def collect(collection_id: int) -> None:
+    """Brings what one connector has on one attempt into the blob store, unless another worker is at it."""
     try:
         lease = lease_collection(collection_id)
     except ObjectDoesNotExist:
         return  # deleted meanwhile
-    if lease is None:
-        return
+    if lease is not None:
+        collect_leased(lease)
+
+
+def collect_leased(lease: CollectionLease) -> None:
+    """The same of one that was taken. Raises only what says that the database is away."""
+    collection_id = lease.collection.pk
+    logs.about(attempt=lease.collection.attempt_id)
     try:
         Gathering(lease, blob_store()).run()
     except LeaseLost:
@@ -84,8 +72,7 @@ def collect(self: Task, collection_id: int) -> None:
     except ConnectorError as error:
         if error.temporary and lease.collection.tries < TEMPORARY_TRIES:
             delay = 5 * 2**lease.collection.tries
-            if postpone_collection(lease, timezone.now() + timedelta(seconds=delay)):
-                self.apply_async(args=[collection_id], countdown=delay)
+            postpone_collection(lease, delay)
             return
         _give_up(lease, str(error))
     except ConfigError as error:
@@ -95,8 +82,7 @@ def collect(self: Task, collection_id: int) -> None:
     except OSError as error:
         if has_no_room(error):  # our own: the source has it still, so it is asked until there is room
             logger.error("no room for collection %s, tried again in %d s: %s", collection_id, RETRY_SECONDS, error)
-            postpone_collection(lease, timezone.now() + timedelta(seconds=RETRY_SECONDS), counts=False)
-            self.apply_async(args=[collection_id], countdown=RETRY_SECONDS)
+            postpone_collection(lease, RETRY_SECONDS, counts=False)
             return
         _give_up(lease, f"{error.strerror or error}")
     except Exception as error:

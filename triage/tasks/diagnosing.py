@@ -6,7 +6,6 @@ import logging
 from functools import partial
 from typing import BinaryIO
 
-from celery import Task
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import InterfaceError, OperationalError
 
@@ -15,15 +14,14 @@ from connectors.base import CollectionReport
 from engine import model
 from engine.diagnose import diagnose as run_engine
 from engine.ruleset import RulesetError
+from triage import logs
 from triage.blobs import BlobError, BlobStore
-from triage.celery import app
 from triage.metrics import counters
 from triage.models import Collection, Stream
 from triage.services.diagnoses import evidence_hash, find_diagnosis, keep_diagnosis, record_diagnosis
 from triage.services.facts import engine_attempt
 from triage.services.sources import blob_store
 from triage.services.triage import DiagnosisLease, fail_triage, lease_diagnosis, renew_diagnosis
-from triage.tasks.collecting import RETRY
 from triage.tasks.heartbeat import Heartbeat, LeaseLost
 from triage.tasks.rules import ruleset
 from triage.tracing import span
@@ -31,15 +29,20 @@ from triage.tracing import span
 logger = logging.getLogger(__name__)
 
 
-@app.task(name="triage.diagnose", bind=True, **RETRY)
-def diagnose(self: Task, attempt_id: int) -> None:
-    """Diagnoses an attempt whose streams have been collected."""
+def diagnose(attempt_id: int) -> None:
+    """Diagnoses an attempt whose streams have been collected, unless another worker is at it."""
     try:
         lease = lease_diagnosis(attempt_id)
     except ObjectDoesNotExist:
         return  # deleted meanwhile
-    if lease is None:
-        return
+    if lease is not None:
+        diagnose_leased(lease)
+
+
+def diagnose_leased(lease: DiagnosisLease) -> None:
+    """The same of one that was taken. Raises only what says that the database is away."""
+    attempt_id = lease.attempt.pk
+    logs.about(attempt=attempt_id)
     try:
         with Heartbeat(partial(renew_diagnosis, lease)) as heartbeat:
             answer(lease, heartbeat)

@@ -26,6 +26,7 @@ from connectors.base import (
 from engine import model as engine
 from engine.diagnose import diagnose as run_engine
 from engine.model import Outcome, Stream
+from triage import logs
 from triage.celery import app
 from triage.configuration import ClusterConfig, SourceConfig
 from triage.models import RunningAttempt
@@ -46,9 +47,10 @@ from triage.services.discovery import (
 )
 from triage.services.recollecting import due_recollections, recollect
 from triage.services.sources import FILES, configuration, find_source, registry
-from triage.tasks.collecting import RETRY
 from triage.tasks.heartbeat import Heartbeat, LeaseLost
 from triage.tasks.patience import Hangs, Watch, patiently, watched
+from triage.tasks.periodic import Periodic
+from triage.tasks.retries import RETRY
 from triage.tasks.rules import ruleset
 
 logger = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ LIVE_LIMITS = Limits(streams=2000, bytes=1024**3, stream_bytes=64 * 1024**2, sec
 STALLED = (Outcome.HUNG.value, Outcome.DEGRADED.value)
 
 
-@app.task(name="triage.discover", **RETRY)
+@app.task(name="triage.discover", base=Periodic, **RETRY)
 def discover() -> None:
     """Starts a search of every source that finds attempts, and what else is due."""
     found = configuration()
@@ -76,13 +78,14 @@ def discover() -> None:
 
 
 def _hint(task: Any, argument: Any) -> None:
-    """A message that may be lost: the next beat sends it again."""
-    task.apply_async(args=[argument], expires=60)
+    """A message that may be lost: the next beat sends it again. It ends by the clock of another worker."""
+    task.apply_async(args=[argument], expires=600)
 
 
 @app.task(name="triage.discover_source", **RETRY)
 def discover_source(key: str) -> None:
     """Searches one source, unless another worker is at it."""
+    logs.about(source=key)
     lease = lease_search(key)
     if lease is None:
         return
@@ -158,6 +161,7 @@ def look_at_running(running_id: int) -> None:
     row = RunningAttempt.objects.filter(pk=running_id).first()
     if row is None:
         return
+    logs.about(source=row.connector)
     try:
         cluster, source = find_source(row.connector)
     except ConfigError:

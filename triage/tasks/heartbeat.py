@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 from collections.abc import Callable
@@ -27,7 +28,9 @@ class Heartbeat:
         self._renew = renew
         self._every = every if every is not None else max(0.5, min(5.0, settings.FAULTLINE_LEASE_SECONDS / 4))
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(
+            target=contextvars.copy_context().run, args=[self._beat], name="heartbeat", daemon=True
+        )
         self.lost = threading.Event()
 
     def __enter__(self) -> Heartbeat:

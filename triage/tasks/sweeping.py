@@ -7,43 +7,37 @@ import time
 from datetime import timedelta
 
 import redis
-from django.conf import settings
-from django.utils import timezone
 
 from triage.celery import app
-from triage.health import broker_client, record_beat
+from triage.health import record_beat
 from triage.models import Collection, CollectionState
 from triage.services import spool
+from triage.services.clock import database_now
 from triage.services.discovery import forget_running
+from triage.services.queue import knock
 from triage.services.sightings import forget_old_sightings
-from triage.services.triage import requeue, unfinished_work
-from triage.tasks.collecting import RETRY
+from triage.services.sources import blob_store
+from triage.services.turns import call_up, is_anything_due
+from triage.tasks.periodic import Periodic
+from triage.tasks.retries import RETRY
 
 logger = logging.getLogger(__name__)
 
-LOST_AFTER = timedelta(seconds=10)
-"""With an empty queue: what the broker was told of so long ago is lost."""
-LATE_AFTER = timedelta(minutes=15)
-"""With a queue that is worked off: what waits longer is told again."""
 LEFTOVER_SECONDS = 24 * 3600
 RUNNING_KEPT = timedelta(days=90)
 
 
-@app.task(name="triage.sweep", **RETRY)
+@app.task(name="triage.sweep", base=Periodic, **RETRY)
 def sweep() -> int:
-    """Tells the broker again of work that nobody does. Returns how much there was."""
+    """Calls up what waited long enough, and knocks while anything is due. Returns how many were called up."""
     _say_alive()
-    waiting = queue_length()
-    patience = LATE_AFTER if waiting else LOST_AFTER
-    work = unfinished_work(told_before=timezone.now() - patience)
-    if work.total:
-        logger.info(
-            "picking up again: %d to begin, %d to collect, %d to move on, %d to diagnose",
-            len(work.begin), len(work.collect), len(work.advance), len(work.diagnose),
-        )  # fmt: skip
-        requeue(work)
+    called = call_up()
+    if called:
+        logger.info("called up: %d", called)
+    if is_anything_due():
+        knock()
     _remove_leftovers()
-    return work.total
+    return called
 
 
 def _say_alive() -> None:
@@ -53,21 +47,13 @@ def _say_alive() -> None:
         logger.warning("sweep not recorded: %s", error)
 
 
-def queue_length() -> int:
-    """Messages that wait in the broker; 0 when it can't be asked."""
-    try:
-        with broker_client() as client:
-            return int(client.llen(settings.CELERY_TASK_DEFAULT_QUEUE))
-    except redis.RedisError:
-        return 0
-
-
 def _remove_leftovers() -> None:
-    """What an upload that was cut off, or an import that failed half-way, left in the spool: it may hold secrets. And
-    what was seen of pods long ago.
+    """What an upload that was cut off, or an import that failed half-way, left in the spool: it may hold secrets. What
+    a worker that was killed left half written. And what was seen of pods long ago.
     """
+    blob_store().remove_drafts(older_than=LEFTOVER_SECONDS)
     forget_old_sightings()
-    forget_running(timezone.now() - RUNNING_KEPT)
+    forget_running(database_now() - RUNNING_KEPT)
     for path in spool.folder().iterdir():
         try:
             if time.time() - path.stat().st_mtime < LEFTOVER_SECONDS:

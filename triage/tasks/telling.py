@@ -22,13 +22,14 @@ from triage.services.delivering import (
     record_trouble,
 )
 from triage.services.queue import Job, enqueue
-from triage.tasks.collecting import RETRY
+from triage.tasks.periodic import Periodic
+from triage.tasks.retries import RETRY
 
 logger = logging.getLogger(__name__)
 KEPT = timedelta(days=90)
 
 
-@app.task(name="triage.tell", **RETRY)
+@app.task(name="triage.tell", base=Periodic, **RETRY)
 def tell() -> int:
     """Run by beat: makes deliveries of what was announced, and hands out those that are due. Returns how many."""
     while plan_deliveries() == BATCH:
@@ -67,7 +68,7 @@ def _not_taken(delivery: Delivery, error: ChannelError) -> None:
     record_trouble(delivery, error)
 
 
-@app.task(name="triage.forget_deliveries")
+@app.task(name="triage.forget_deliveries", base=Periodic)
 def forget() -> None:
     """Run by beat, every hour."""
     forget_deliveries(KEPT)

@@ -131,6 +131,7 @@ urlpatterns = [
     path("upload/", upload.upload, name="upload"),
     path("sources/", sources.index, name="sources"),
     path("sources/news/", sources.news, name="sources-news"),
+    path("sources/queue/", sources.waiting, name="sources-queue"),
     path("sources/search/", sources.search, name="sources-search"),
     path("undo/", undo.undo, name="undo"),
     path("preferences/", account.preferences, name="preferences"),

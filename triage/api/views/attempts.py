@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from triage.api import schemas
-from triage.api.base import ApiView, attempt_or_404, body_of, number_of
+from triage.api.base import ApiView, body_of, known_or_404, number_of
 from triage.api.bodies import received
 from triage.api.openapi import FILTERS, PROBLEMS, RAW_BODY
 from triage.api.parsers import RawParser
@@ -33,6 +33,7 @@ class AttemptList(ApiView):
     """Attempts."""
 
     scopes = {"GET": READ, "POST": INGEST}
+    brings_evidence = True
 
     @extend_schema(operation_id="attempts_list", parameters=FILTERS, responses={200: schemas.AttemptPage, **PROBLEMS})
     def get(self, request: Request) -> Response:
@@ -74,11 +75,12 @@ class AttemptDetail(ApiView):
     """One attempt."""
 
     scopes = {"GET": READ, "PATCH": INGEST}
+    brings_evidence = True
 
     @extend_schema(operation_id="attempt_read", responses={200: schemas.AttemptDetail, **PROBLEMS})
     def get(self, request: Request, attempt_id: int) -> Response:
         """One attempt with its sources and streams."""
-        attempt_or_404(attempt_id)
+        known_or_404(attempt_id)
         return Response(attempt_detail(select.attempt_detail(attempt_id)))
 
     @extend_schema(
@@ -86,7 +88,7 @@ class AttemptDetail(ApiView):
     )
     def patch(self, request: Request, attempt_id: int) -> Response:
         """States facts: scheduler state, times, placement. What is left out stays as it is."""
-        attempt_or_404(attempt_id)
+        known_or_404(attempt_id)
         sent = schemas.Facts(data=request.data)
         sent.is_valid(raise_exception=True)
         try:
@@ -100,6 +102,7 @@ class Bundles(ApiView):
     """Whole capture bundles, which bring their own attempt.yaml."""
 
     scopes = {"POST": INGEST}
+    brings_evidence = True
     parser_classes = [MultiPartParser, RawParser]
 
     @extend_schema(

@@ -7,9 +7,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from triage.api import schemas
-from triage.api.base import ApiView, attempt_or_404, flag_of, number_of, wait_of
+from triage.api.base import ApiView, attempt_or_404, flag_of, known_or_404, number_of, wait_of
 from triage.api.openapi import CONTRACT, PROBLEMS, WAIT
 from triage.api.permissions import INGEST, READ
+from triage.api.places import place, waiting_place
 from triage.api.problems import Problem
 from triage.api.serializers import diagnosis_row, lines, recommendation, triage_row
 from triage.models import Attempt, Diagnosis, Stream, TriageState
@@ -34,8 +35,9 @@ class CurrentDiagnosis(ApiView):
     )
     def get(self, request: Request, attempt_id: int) -> Response:
         """The contract `faultline.diagnosis/1`. With `wait`, after what is going on. 202 while there is none."""
-        attempt_or_404(attempt_id)
-        wait_for_triage(attempt_id, wait_of(request))
+        known_or_404(attempt_id)
+        with waiting_place(wait_of(request)) as seconds:
+            wait_for_triage(attempt_id, seconds)
         return _contract(attempt_or_404(attempt_id), finished=False)
 
     @extend_schema(
@@ -49,10 +51,12 @@ class CurrentDiagnosis(ApiView):
 
         200 with the diagnosis when it is there within `wait` seconds, else 202. Nothing is done when nothing is new.
         """
-        attempt_or_404(attempt_id)
+        known_or_404(attempt_id)
         wait, again = wait_of(request), flag_of(request, "again")
-        ask_for_diagnosis(attempt_id, again=again, reason="asked by the API", actor=request.user)
-        wait_for_triage(attempt_id, wait)
+        with place(request._request):
+            ask_for_diagnosis(attempt_id, again=again, reason="asked by the API", actor=request.user)
+        with waiting_place(wait) as seconds:
+            wait_for_triage(attempt_id, seconds)
         return _contract(attempt_or_404(attempt_id), finished=True)
 
 
@@ -147,8 +151,9 @@ class Recommendation(ApiView):
         """At once, from what is there: `status` says whether evidence still comes or is missing. With `wait`, after the
         collection that is going on. A node is only named with a line that speaks against it.
         """
-        attempt_or_404(attempt_id)
-        wait_for_triage(attempt_id, wait_of(request))
+        known_or_404(attempt_id)
+        with waiting_place(wait_of(request)) as seconds:
+            wait_for_triage(attempt_id, seconds)
         attempt = attempt_or_404(attempt_id)
         return Response(recommendation(attempt, advise(attempt)))
 

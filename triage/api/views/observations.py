@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from triage.api import schemas
-from triage.api.base import ApiView, attempt_or_404, number_of
+from triage.api.base import ApiView, known_or_404, number_of
 from triage.api.bodies import Received, received
 from triage.api.line_batches import line_batch
 from triage.api.openapi import PROBLEMS, RAW_BODY
@@ -42,12 +42,13 @@ class ObservationList(ApiView):
     """What was sent of an attempt."""
 
     scopes = {"GET": INGEST_OR_READ, "POST": INGEST}
+    brings_evidence = True
     parser_classes = [MultiPartParser, RawParser]
 
     @extend_schema(operation_id="observations_list", responses={200: schemas.ObservationList, **PROBLEMS})
     def get(self, request: Request, attempt_id: int) -> Response:
         """Every stream with the offset at which it goes on, by name."""
-        rows = Observation.objects.filter(attempt=attempt_or_404(attempt_id))
+        rows = Observation.objects.filter(attempt=known_or_404(attempt_id))
         return Response({"observations": [observation_row(row) for row in rows], "limits": limits()})
 
     @extend_schema(
@@ -72,7 +73,7 @@ class ObservationList(ApiView):
 
         Appending is not repeatable by itself: send an Idempotency-Key, or use PUT with an offset.
         """
-        attempt = attempt_or_404(attempt_id)
+        attempt = known_or_404(attempt_id)
         kind = request.content_type.split(";")[0].strip().lower()
         if kind == "multipart/form-data":
             return self.once(request, _sizes(request), lambda: self._files(request, attempt))
@@ -127,12 +128,13 @@ class OneObservation(ApiView):
     """One stream."""
 
     scopes = {"GET": INGEST_OR_READ, "PUT": INGEST}
+    brings_evidence = True
     parser_classes = [RawParser]
 
     @extend_schema(operation_id="observation_read", responses={200: schemas.ObservationRow, **PROBLEMS})
     def get(self, request: Request, attempt_id: int, name: str) -> Response:
         """How much of it is there: where the next part begins."""
-        row = Observation.objects.filter(attempt=attempt_or_404(attempt_id), name=name.replace("\x00", "")).first()
+        row = Observation.objects.filter(attempt=known_or_404(attempt_id), name=name.replace("\x00", "")).first()
         if row is None:
             raise Problem(404, f"Attempt {attempt_id} has no observation {name}.")
         return Response(observation_row(row))
@@ -148,7 +150,7 @@ class OneObservation(ApiView):
     )  # fmt: skip
     def put(self, request: Request, attempt_id: int, name: str) -> Response:
         """One part at an offset. The same part again changes nothing, so it can be resent after any failure."""
-        attempt = attempt_or_404(attempt_id)
+        attempt = known_or_404(attempt_id)
         offset = number_of(request, "offset", 0, 0, 2**62)
         with received(request) as body:
             own = _name(request, attempt, name, b"")

@@ -50,7 +50,14 @@ class SignIn(LoginView):
 
 
 class SignOut(LogoutView):
+    """The browser forgets the pages too, so that going back on a shared machine shows none of them."""
+
     next_page = "login"
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        answer = super().post(request, *args, **kwargs)
+        answer.headers["Clear-Site-Data"] = '"cache"'
+        return answer
 
 
 class Password(PasswordChangeView):

@@ -44,7 +44,7 @@ def failures(request: HttpRequest) -> HttpResponse:
     counted = counts(narrowed)
     hidden = not view.query.values("outcome")
     context = {
-        **_frame(request, view, counted.total),
+        **_frame(request, view, counted.total if counted.since is None else None),
         "rows": with_repeats(page.attempts),
         "counted": counted,
         "succeeded": counted.succeeded if hidden else 0,
@@ -75,10 +75,10 @@ def news(request: HttpRequest) -> HttpResponse:
     top = request.GET.get("top", "")
     newer = 0
     if top == "0":
-        newer = min(select.count_attempts(narrowed), MAX_NEWS)
+        newer = select.count_attempts(narrowed, limit=MAX_NEWS)
     elif top.isdecimal():
         first = Attempt.objects.only("sort_at").filter(pk=int(top[:18])).first()
-        newer = min(select.count_newer(narrowed, first), MAX_NEWS) if first else 0
+        newer = select.count_newer(narrowed, first, limit=MAX_NEWS) if first else 0
     known = dict(pair.split(":", 1) for pair in request.GET.get("rows", "").split(",")[:200] if ":" in pair)
     ids = [int(pk) for pk in known if pk.isdecimal() and len(pk) < 19]
     rows = select.attempt_rows(ids) if ids else []

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST
 
 from connectors.base import ConfigError
 from triage.access.rights import responders, signed_in
+from triage.selectors.queue import queues
 from triage.selectors.sources import sources
 from triage.services.discovery import search_soon
 from triage.web.htmx import etag_of, fragment
@@ -21,7 +22,10 @@ from triage.web.htmx import etag_of, fragment
 def index(request: HttpRequest) -> HttpResponse:
     """Every source by cluster."""
     context, state = _context()
-    return render(request, "sources/page.html", {**context, "etag": etag_of(state)})
+    queue, stands = _queue()
+    return render(
+        request, "sources/page.html", {**context, **queue, "etag": etag_of(state), "queue_etag": etag_of(stands)}
+    )
 
 
 @signed_in
@@ -29,6 +33,13 @@ def news(request: HttpRequest) -> HttpResponse:
     """The table as a fragment that renews itself."""
     context, state = _context()
     return fragment(request, "sources/_table.html", context, reverse("sources"), state)
+
+
+@signed_in
+def waiting(request: HttpRequest) -> HttpResponse:
+    """What waits to be diagnosed, as a fragment that renews itself."""
+    context, state = _queue()
+    return fragment(request, "sources/_queue.html", context, reverse("sources"), state)
 
 
 @require_POST
@@ -54,3 +65,8 @@ def _context() -> tuple[dict[str, Any], str]:
         clusters.setdefault(row.cluster, []).append(row)
     state = repr([(row, row.searched_at) for row in found.rows])
     return {"found": found, "clusters": clusters.items(), "news_url": reverse("sources-news")}, state
+
+
+def _queue() -> tuple[dict[str, Any], str]:
+    rows = queues()
+    return {"queues": rows, "queue_url": reverse("sources-queue")}, repr(rows)

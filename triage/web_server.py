@@ -1,0 +1,13 @@
+"""How gunicorn writes its own lines: like all others. `gunicorn -c python:triage.web_server triage.wsgi:application`.
+
+Requests are told of by `triage.middleware.LogMiddleware`; gunicorn's own list of them would hold the words of share
+links.
+"""
+
+import logging
+
+from triage import logs
+
+logging.captureWarnings(True)
+logconfig_dict = logs.config()
+accesslog = None
