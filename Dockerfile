@@ -32,5 +32,5 @@ ENV PATH=/app/.venv/bin:$PATH \
 USER faultline
 VOLUME ["/data", "/state"]
 EXPOSE 8000
-CMD ["gunicorn", "triage.wsgi:application", "--bind", "0.0.0.0:8000", "--workers", "2", "--threads", "8", \
-     "--worker-tmp-dir", "/dev/shm", "--no-control-socket", "--access-logfile", "-"]
+CMD ["gunicorn", "--config", "python:triage.web_server", "triage.wsgi:application", "--bind", "0.0.0.0:8000", \
+     "--workers", "2", "--threads", "8", "--worker-tmp-dir", "/dev/shm", "--no-control-socket"]
