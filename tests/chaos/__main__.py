@@ -8,15 +8,18 @@ import json
 import os
 import platform
 import random
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.faults import FAULTS, CannotBeDone
-from tests.chaos.installation import Installation, wait_for
+from tests.chaos.faults import FAULTS, OF_THE_VERSION_BEFORE
+from tests.chaos.installation import PROJECT, CannotBeDone, Installation, wait_for
 from tests.chaos.load import KINDS, Sent, send_by_api, send_by_file, streams
+from tests.chaos.machine_faults import right_clocks
+from tests.chaos.old import migrations, old_code
 
 QUIET = 150.0
 """Seconds after the mending within which everything must be done."""
@@ -47,7 +50,10 @@ def main() -> int:
             if name in skipped:
                 continue
             try:
-                done = _round(installation, token, number, name, wanted, options, chance)
+                if name in OF_THE_VERSION_BEFORE:
+                    done = _round_of_old(installation, number, name, wanted, options, chance)
+                else:
+                    done = _round(installation, token, number, name, wanted, options, chance)
             except CannotBeDone as error:
                 skipped[name] = str(error)
                 print(f"      skipped: {name}: {error}", flush=True)
@@ -73,16 +79,20 @@ def main() -> int:
 
 def _set_up(installation: Installation) -> str:
     """Django for the ledger, and a token for the clients."""
-    os.environ.update(installation.environment)
+    os.environ.update(installation.direct)
     os.environ["FAULTLINE_RULES"] = ""
     import django
 
     django.setup()
-    from django.contrib.auth.models import User
+    return _token(installation)
 
-    from triage.services.tokens import create_token
 
-    return create_token(User.objects.create_user("chaos"), "chaos", ["ingest", "read"])[1]
+def _token(installation: Installation) -> str:
+    code = (
+        "from django.contrib.auth.models import User; from triage.services.tokens import create_token; "
+        "print(create_token(User.objects.create_user('chaos'), 'chaos', ['ingest', 'read'])[1])"
+    )
+    return installation.manage("shell", "--no-imports", "-c", code).strip().splitlines()[-1]
 
 
 def _without_trouble(lines: int) -> dict[str, tuple[str, str]]:
@@ -113,10 +123,42 @@ def _without_trouble(lines: int) -> dict[str, tuple[str, str]]:
     return found
 
 
+def _round_of_old(
+    shared: Installation, number: int, name: str, wanted: dict[str, tuple[str, str]], options: argparse.Namespace,
+    chance: random.Random,
+) -> dict[str, Any]:  # fmt: skip
+    """A round with an installation of its own, which is of the version before at first. Raises CannotBeDone."""
+    code, version = old_code(shared.root / "old")
+    if not migrations(PROJECT) - migrations(code):
+        raise CannotBeDone(f"the version before ({version}) has the same schema")
+    own = Installation(small_disk=False, code=code)
+    try:
+        own.start()
+        token = _token(own)
+        _look_at(own)
+        return _round(own, token, number, name, wanted, options, chance, spread=30)
+    finally:
+        _look_at(shared)
+        own.stop()
+
+
+def _look_at(installation: Installation) -> None:
+    """The ledger counts in this installation from now on."""
+    from django.conf import settings
+    from django.db import connections
+
+    from triage import env
+
+    connections["default"].close()
+    connections["default"].settings_dict.update(env.database(installation.direct["DATABASE_URL"]) | {"OPTIONS": {}})
+    settings.FAULTLINE_DATA_DIR = installation.data
+
+
 def _round(
     installation: Installation, token: str, number: int, name: str, wanted: dict[str, tuple[str, str]],
-    options: argparse.Namespace, chance: random.Random,
+    options: argparse.Namespace, chance: random.Random, *, spread: float = 4.0,
 ) -> dict[str, Any]:  # fmt: skip
+    """Attempts arrive within `spread` seconds; meanwhile something is done, and mended; then it is counted."""
     from tests.chaos.ledger import at_work, counted
 
     sent, kinds = Sent(), list(KINDS)
@@ -128,14 +170,16 @@ def _round(
             work = (send_by_file, installation.watched, sent, workload, kind, lines)
         else:
             work = (send_by_api, installation.url, token, sent, workload, kind, lines)
-        wait = chance.uniform(0, 4)
-        threads.append(threading.Thread(target=_later, args=(wait, *work), name=workload))
+        wait = chance.uniform(0, spread)
+        threads.append(threading.Thread(target=_later, args=(wait, sent, workload, *work), name=workload))
+    right_clocks(installation)
     for thread in threads:
         thread.start()
     time.sleep(chance.uniform(0.2, 3))
     try:
         did = FAULTS[name](installation, chance)
     finally:
+        ended = installation.ended()
         installation.mend()
         for thread in threads:
             thread.join()
@@ -147,26 +191,40 @@ def _round(
         late = f"{at_work(sent)} attempts are not at their end {QUIET:.0f} s after everything was mended"
     seconds = time.monotonic() - mended
     time.sleep(1.5)  # what a frozen or repeated task may still do, it does now
+    ended += installation.ended()
     figures, wrong = counted(sent, wanted, installation.data)
+    wrong += ended
     return {
         "round": number + 1, "fault": name, "did": did, "counted": figures, "seconds": round(seconds, 1),
         "wrong": [*([late] if late else []), *wrong],
     }  # fmt: skip
 
 
-def _later(wait: float, work: Any, *args: Any) -> None:
+def _later(wait: float, sent: Sent, workload: str, work: Any, *args: Any) -> None:
     time.sleep(wait)
-    work(*args)
+    try:
+        work(*args)
+    except BaseException as error:  # a client that ends so is as wrong as one that is refused
+        with sent.lock:
+            sent.gave_up.append(f"{workload}: {type(error).__name__}: {error}")
+        raise
 
 
 def _machine() -> dict[str, Any]:
     return {
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "version": _version(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "cores": os.cpu_count(),
         "load": os.getloadavg(),
     }
+
+
+def _version() -> str:
+    """The commit that was tried; empty where there is no history."""
+    words = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -8,14 +8,11 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from tests.chaos.installation import WORKERS, Installation
+from tests.chaos import machine_faults, network_faults, version_faults
+from tests.chaos.installation import WORKERS, CannotBeDone, Installation
 
 Fault = Callable[[Installation, random.Random], str]
 FILLER = ".filler"
-
-
-class CannotBeDone(Exception):
-    """Not on this machine; why."""
 
 
 def _killed(*names: str) -> Fault:
@@ -84,7 +81,7 @@ def freeze_server(installation: Installation, chance: random.Random) -> str:
 
 
 def same_task_twice(installation: Installation, chance: random.Random) -> str:
-    """Every task that may be due is sent four times over, to two workers."""
+    """Every task that may be due, and those of versions before, are sent again and again, to two workers."""
     time.sleep(chance.uniform(0.5, 2))
     code = (
         "from triage.celery import app; from triage.models import *; "
@@ -93,7 +90,8 @@ def same_task_twice(installation: Installation, chance: random.Random) -> str:
         "collections = list(Collection.objects.order_by('-pk').values_list('pk', flat=True)[:20]); "
         "[app.send_task(name, args=[pk]) for _ in range(4) for pk in ids "
         "for name in ('triage.triage_attempt', 'triage.diagnose')]; "
-        "[app.send_task('triage.collect', args=[pk]) for _ in range(4) for pk in collections]; print(len(ids))"
+        "[app.send_task('triage.collect', args=[pk]) for _ in range(4) for pk in collections]; "
+        "[app.send_task('triage.work') for _ in range(40)]; print(len(ids))"
     )
     sent = installation.manage("shell", "--no-imports", "-c", code).strip()
     return f"each task of {sent} attempts sent four times over"
@@ -139,6 +137,9 @@ def read_only_store(installation: Installation, chance: random.Random) -> str:
     return f"blob store read-only for {seconds:.0f} s"
 
 
+OF_THE_VERSION_BEFORE = ("deployment",)
+"""Done to an installation of its own, which is of that version at first."""
+
 FAULTS: dict[str, Fault] = {
     "web killed": _killed("web"),
     "worker killed": _killed("worker-1"),
@@ -155,4 +156,12 @@ FAULTS: dict[str, Fault] = {
     "same task twice": same_task_twice,
     "full disk": full_disk,
     "read-only store": read_only_store,
+    "slow network": network_faults.slow_network,
+    "narrow network": network_faults.narrow_network,
+    "broken connections": network_faults.broken_connections,
+    "half-open connections": network_faults.half_open_connections,
+    "slow disk": machine_faults.slow_disk,
+    "clock stepped": machine_faults.step_clock,
+    "old and new versions": version_faults.side_by_side,
+    "deployment": version_faults.deployment,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -10,10 +11,14 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urlsplit
 
+from tests.chaos.clock import Clock
+from tests.chaos.proxy import Proxy
 from triage.supervisor import servers
 from triage.supervisor.folder import Folder
 from triage.supervisor.ports import LOOPBACK, free_port
@@ -22,15 +27,25 @@ from triage.supervisor.process import Child, stop_all
 from triage.supervisor.valkey import Valkey
 
 PROJECT = Path(__file__).resolve().parents[2]
-ROOM = "192m"
+ROOM = "1g"
 """Of the file system that the data folder lies on, where it can be a small one of its own."""
 WORKERS = ("worker-1", "worker-2")
 
 
-class Installation:
-    """`environment` holds what clients and the ledger need to reach it."""
+class CannotBeDone(Exception):
+    """Not on this machine; why."""
 
-    def __init__(self, *, small_disk: bool) -> None:
+
+class Installation:
+    """`environment` holds what its processes are told: they, and the clients, reach every server through a proxy.
+    `direct` holds what the ledger needs, which asks the servers themselves.
+    """
+
+    settings: Mapping[str, str] = MappingProxyType({})
+    """Of its processes, beside what all installations have."""
+
+    def __init__(self, *, small_disk: bool, code: Path = PROJECT) -> None:
+        """`code`: the folder of the version of Faultline that is run at first."""
         self.root = Path(tempfile.mkdtemp(prefix="faultline-chaos-", dir="/var/tmp"))
         self.folder = Folder(self.root)
         self.folder.create()
@@ -43,11 +58,31 @@ class Installation:
         self.servers: dict[str, Postgres | Valkey] = {"postgres": Postgres(self.folder), "valkey": Valkey(self.folder)}
         self.port = free_port()
         self.children: dict[str, Child] = {}
+        self.killed: set[str] = set()
+        """Of the processes, those that were killed on purpose since they were started."""
+        chance = random.Random(self.port)
+        self.network = {
+            "postgres": Proxy(lambda: self.servers["postgres"].port, chance),
+            "valkey": Proxy(lambda: self.servers["valkey"].port, chance),
+            "web": Proxy(lambda: self.port, chance),
+        }
+        self.code: dict[str, Path] = {}
+        """Of the processes, those that run from another folder than the first one did."""
+        self.first_code = code
+        self.clocks: dict[str, Clock] = {}
+        """Of the processes, those whose clock can be stepped."""
         self.environment: dict[str, str] = {}
+        self.direct: dict[str, str] = {}
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}"
+        """Where clients find the web server."""
+        return f"http://{LOOPBACK}:{self.network['web'].port}"
+
+    def _through_proxy(self, name: str) -> str:
+        found = urlsplit(self.servers[name].url)
+        user = f"{found.username or ''}:{found.password}"
+        return found._replace(netloc=f"{user}@{LOOPBACK}:{self.network[name].port}").geturl()
 
     def start(self) -> None:
         """Raises DemoError when it doesn't come up."""
@@ -56,8 +91,8 @@ class Installation:
             self.children[name] = servers.start(server)
         self.environment = {
             **os.environ,
-            "DATABASE_URL": self.servers["postgres"].url,
-            "REDIS_URL": self.servers["valkey"].url,
+            "DATABASE_URL": self._through_proxy("postgres"),
+            "REDIS_URL": self._through_proxy("valkey"),
             "DJANGO_SETTINGS_MODULE": "triage.settings",
             "FAULTLINE_STATE_DIR": str(self.root),
             "FAULTLINE_DATA_DIR": str(self.data),
@@ -70,6 +105,12 @@ class Installation:
             "SECRET_KEY": "only-for-an-installation-that-lives-for-minutes-in-a-temporary-folder",
             "C_FORCE_ROOT": "1",
             "PYTHONUNBUFFERED": "1",
+            **self.settings,
+        }
+        self.direct = {
+            **self.environment,
+            "DATABASE_URL": self.servers["postgres"].url,
+            "REDIS_URL": self.servers["valkey"].url,
         }
         (self.root / "faultline.toml").touch()
         self.manage("migrate", "--no-input")
@@ -80,8 +121,8 @@ class Installation:
     def manage(self, *words: str) -> str:
         """A management command; its output. Raises RuntimeError when it fails."""
         done = subprocess.run(
-            [sys.executable, "manage.py", *words], cwd=PROJECT, env=self.environment, capture_output=True, text=True,
-            check=False,
+            [sys.executable, "manage.py", *words], cwd=self.first_code, env=self.environment, capture_output=True,
+            text=True, check=False,
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"manage.py {' '.join(words)}: {done.stdout}{done.stderr}")
@@ -92,17 +133,21 @@ class Installation:
         child = self.children.get(name)
         if child is not None and child.running():
             return
+        self.killed.discard(name)
         if name in self.servers:
             self.children[name] = servers.start(self.servers[name])
             return
         argv = [sys.executable, "-m", *self._words(name)]
-        child = Child(name, argv, log=self.folder.log(name), env=self.environment, cwd=PROJECT)
+        clock = self.clocks.get(name)
+        environment = {**self.environment, **(clock.environment if clock else {})}
+        code = self.code.get(name, self.first_code)
+        child = Child(name, argv, log=self.folder.log(name), env=environment, cwd=code)
         child.start()
         self.children[name] = child
 
     def _words(self, name: str) -> list[str]:
         if name == "web":
-            size = ["--workers", "1", "--threads", "8", "--no-control-socket"]
+            size = ["--config", "python:triage.web_server", "--workers", "1", "--threads", "8", "--no-control-socket"]
             return ["gunicorn", "triage.wsgi:application", "--bind", f"{LOOPBACK}:{self.port}", *size]
         if name == "beat":
             schedule = str(self.root / "celerybeat-schedule")
@@ -112,7 +157,32 @@ class Installation:
 
     def kill(self, name: str) -> None:
         """SIGKILL to the process and everything that it started."""
+        self.killed.add(name)
         self.children[name].kill_group()
+
+    def replace(self, name: str, code: Path) -> None:
+        """Ends a process as a deployment does, and starts it from another folder."""
+        self.killed.add(name)
+        stop_all([self.children[name]], 8)
+        self.code[name] = code
+        self.run(name)
+
+    def ended(self) -> list[str]:
+        """Processes that ended though nobody killed them; each is told once."""
+        found = [name for name, child in self.children.items() if name not in self.killed and not child.running()]
+        self.killed.update(found)
+        return [f"{name} ended by itself: {self.children[name].how_it_ended()}" for name in found]
+
+    def pids(self, name: str) -> list[int]:
+        """Of the process and everything that it started."""
+        parents = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        found = [self.children[name].pid]
+        for pid in found:
+            found += [child for child, parent in parents.items() if parent == pid]
+        return found
 
     def freeze(self, name: str, seconds: float) -> None:
         """It runs, and does not answer: as with a machine that swaps, or a network that is cut."""
@@ -148,6 +218,8 @@ class Installation:
         """Ends every process; the folder goes, unless somebody wants to look into it."""
         stop_all([child for name, child in self.children.items() if name not in self.servers], 8)
         stop_all([self.children[name] for name in self.servers if name in self.children], 8)
+        for proxy in self.network.values():
+            proxy.stop()
         if keep:
             print(f"kept for a look: {self.root}", file=sys.stderr)
             return

@@ -70,7 +70,7 @@ def streams(kind: str, workload: str, lines: int) -> dict[str, bytes]:
 
 def send_by_api(url: str, token: str, sent: Sent, workload: str, kind: str, lines: int) -> None:
     """Makes the attempt known, sends its streams in parts, asks for a diagnosis: each until it is taken."""
-    client = Client(url, token, timeout=10, tries=1)
+    client = Client(url, token, timeout=10, tries=1, patience=0)
     facts = {
         "name": "llama-7b", "user": "ada", "state": "FAILED", "exit_code": "1:0", "started_at": START, "ended_at": END,
         "nodes": list(NODES), "gpus_per_node": 8,

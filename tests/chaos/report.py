@@ -13,33 +13,31 @@ HERE = Path(__file__).resolve().parent
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.report", description=__doc__)
-    parser.add_argument("figures", type=Path)
+    parser.add_argument("figures", type=Path, nargs="+", help="of one run, or of several, each told by itself")
     parser.add_argument("--to", type=Path, default=Path("docs/reliability.md"))
     options = parser.parse_args()
-    options.to.write_text(page(json.loads(options.figures.read_text())))
+    options.to.write_text(page(*(json.loads(path.read_text()) for path in options.figures)))
 
 
-def page(run: dict[str, Any]) -> str:
+def page(*runs: dict[str, Any]) -> str:
     """The document: what is promised, what was done, what was counted."""
-    rounds = run["rounds"]
-    wrong = [(done["round"], line) for done in rounds for line in done["wrong"]]
     text = (HERE / "reliability.md").read_text()
-    return text.replace("{figures}", "\n".join(_figures(run, rounds, wrong))).replace(
-        "{faults}", "\n".join(_table(run))
-    )
+    return text.replace("{figures}", "\n\n".join("\n".join([*_figures(run), "", *_table(run)]) for run in runs))
 
 
-def _figures(run: dict[str, Any], rounds: list[dict[str, Any]], wrong: list[tuple[int, str]]) -> list[str]:
-    machine = run["machine"]
+def _figures(run: dict[str, Any]) -> list[str]:
+    machine, rounds = run["machine"], run["rounds"]
+    wrong = [(done["round"], line) for done in rounds for line in done["wrong"]]
     attempts, diagnoses, again = (_sum(rounds, what) for what in ("attempts", "diagnoses", "calls sent again"))
     minutes = run["seconds"] // 60
     last = rounds[-1]["counted"] if rounds else {}
+    version = machine.get("version")
+    verified = [last.get(f"{what} verified", 0) for what in ("streams", "lines of evidence")]
     lines = [
-        f"{len(rounds)} rounds in {minutes} minutes: {attempts:,} attempts taken, {diagnoses:,} diagnoses, "
-        f"{again:,} calls that clients had to send again; {last.get('streams verified', 0):,} streams and "
-        f"{last.get('lines of evidence verified', 0):,} lines of evidence held against their hashes at the end. "
-        f"**{len(wrong) or 'Nothing'} {'things were' if len(wrong) > 1 else 'was'} lost, doubled, half written or "
-        "damaged.**",
+        f"{f'Of {version}: ' if version else ''}{len(rounds)} rounds in {minutes} minutes: {attempts:,} attempts "
+        f"taken, {diagnoses:,} diagnoses, {again:,} calls that clients had to send again; {verified[0]:,} streams and "
+        f"{verified[1]:,} lines of evidence held against their hashes at the end. **{len(wrong) or 'Nothing'} "
+        f"{'things were' if len(wrong) > 1 else 'was'} lost, doubled, half written or damaged.**",
         "",
         f"{machine['at']}, {machine['cores']} cores (load {machine['load'][0]:.1f}, shared with other work), "
         f"{machine['system']}, Python {machine['python']}; seed {run['options']['seed']}.",
