@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from tests.bench import whole_path
+
 DOCS = Path(__file__).parents[2] / "docs"
 NOTES = Path(__file__).with_name("performance.yaml")
 _HOLDS = {True: "yes", False: "**no**", None: ""}
@@ -66,7 +68,8 @@ def _said(one: dict[str, Any]) -> str:
 
 def written() -> str:
     result = json.loads((DOCS / "performance.json").read_text())
-    return markdown(result, yaml.safe_load(NOTES.read_text()))
+    parts = [markdown(result, yaml.safe_load(NOTES.read_text())), whole_path.written()]
+    return "\n".join(part for part in parts if part)
 
 
 if __name__ == "__main__":

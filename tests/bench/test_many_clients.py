@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.bench.watching import watching
 from tests.demo.conftest import open_place, place
 from tests.demo.running import ROOT, Run
 from triage.client import Client
@@ -79,24 +80,17 @@ def demo(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 def memory_of(run: Run) -> Iterator[dict[str, int]]:
     """The most that one process of each kind held, in bytes."""
     most: dict[str, int] = {}
-    over = threading.Event()
 
     def look() -> None:
-        while not over.wait(0.25):
-            for child in run.everything():
-                with suppress(psutil.Error):
-                    words = " ".join(child.cmdline())
-                    kind = "web" if "gunicorn" in words else "worker" if " worker" in words else ""
-                    if kind:
-                        most[kind] = max(most.get(kind, 0), child.memory_info().rss)
+        for child in run.everything():
+            with suppress(psutil.Error):
+                words = " ".join(child.cmdline())
+                kind = "web" if "gunicorn" in words else "worker" if " worker" in words else ""
+                if kind:
+                    most[kind] = max(most.get(kind, 0), child.memory_info().rss)
 
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
+    with watching(look, 0.25):
         yield most
-    finally:
-        over.set()
-        watcher.join()
 
 
 def token_of(run: Run) -> str:
