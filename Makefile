@@ -49,7 +49,7 @@ bench: $(INSTALLED) ## measure speed and memory: of the engine, of collecting, o
 
 .PHONY: chaos
 chaos: $(INSTALLED) ## kill every process at random while attempts arrive, and count (ROUNDS, SEED, ATTEMPTS, ONLY="fault")
-	@nice $(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),15) --json docs/reliability.json \
+	@nice $(BIN)/python -m tests.chaos --json docs/reliability.json $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(ATTEMPTS),--attempts $(ATTEMPTS)) $(if $(ONLY),--only "$(ONLY)")
 	@$(BIN)/python -m tests.chaos.report docs/reliability.json
 
