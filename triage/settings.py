@@ -185,7 +185,14 @@ FAULTLINE_KEEP_OBSERVATIONS_HOURS = env.number("FAULTLINE_KEEP_OBSERVATIONS_HOUR
 """So long a diagnosed stream still takes parts; then only the blob store has it."""
 
 FAULTLINE_FIGURES_SECONDS = env.number("FAULTLINE_FIGURES_SECONDS", 60)
-"""So old may be what Insights, Nodes and Rules count over weeks of attempts; 0: counted at each look."""
+"""So old may be what Insights, Nodes and Rules count over weeks of attempts, and a list that counts only its newest
+attempts; 0: counted at each look."""
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "OPTIONS": {"MAX_ENTRIES": 5_000},  # each of a few kilobytes: every list that people look at within a minute
+    }
+}
 
 # --- figures of its own work ------------------------------------------------------------------------------------------
 FAULTLINE_METRICS_TOKEN = os.environ.get("FAULTLINE_METRICS_TOKEN", "").strip()

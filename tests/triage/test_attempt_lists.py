@@ -14,6 +14,7 @@ from tests.triage import cast
 from tests.triage.conftest import MakeAttempt
 from triage.models import Attempt
 from triage.selectors import facets as facet
+from triage.selectors import neighbours
 from triage.selectors.attempts import (
     AttemptFilter,
     CursorError,
@@ -212,6 +213,20 @@ def test_successes_found_by_words_are_counted_up_to_a_limit(
     assert (facet.counts(AttemptFilter(failures=True)).succeeded, found.total) == (3, 0)
     asked = facet.counts(AttemptFilter(text="llama", outcome=("succeeded",)))
     assert (asked.succeeded, asked.succeeded_more, asked.total) == (3, False, 3), "what is listed is counted whole"
+
+
+def test_others_that_failed_in_the_same_way_are_those_diagnosed_last_newest_first(
+    diagnosed: MakeAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [diagnosed(str(day), facts={"ended_at": cast.END.timestamp() - 86400 * day}) for day in range(8)]
+    diagnosed("other", domain="network", sub_domain="dns")
+    found = neighbours.alike(made[3])
+    assert [one.pk for one in found.newest] == [made[day].pk for day in (0, 1, 2, 4, 5)]
+    assert (found.count, found.more, found.many) == (7, 2, False)
+    monkeypatch.setattr(neighbours, "MAX_COUNTED", 3)
+    last = neighbours.alike(made[3])
+    assert [one.pk for one in last.newest] == [made[day].pk for day in (5, 6, 7)]
+    assert (last.count, last.many) == (3, True)
 
 
 def test_many_lists_are_counted_in_one_query_that_stops_at_its_limit(fleet_of_failures: dict[str, Attempt]) -> None:

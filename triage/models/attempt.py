@@ -46,6 +46,7 @@ _GPU_HOURS = (
 
 FAILURE = ~models.Q(outcome="succeeded")
 """What lists of failures show, also what is not diagnosed yet; in the words of the partial indexes."""
+COUNTED_OF_ONE = ("domain", "outcome", "triage_state", "verdict_status", "cluster", "lost_gpu_hours", "blames")
 UNFINISHED = (TriageState.PENDING, TriageState.COLLECTING, TriageState.DIAGNOSING)
 
 
@@ -162,8 +163,9 @@ class Attempt(models.Model):
             models.Index(fields=["domain", "sub_domain", "-sort_at", "-id"], name="attempt_by_domain"),
             models.Index(fields=["outcome", "-sort_at", "-id"], name="attempt_by_outcome"),
             models.Index(fields=["cluster", "-sort_at", "-id"], name="attempt_by_cluster"),
-            models.Index(fields=["user", "-sort_at", "-id"], name="attempt_by_user"),
-            models.Index(fields=["queue", "-sort_at", "-id"], name="attempt_by_queue"),
+            # with the outcome, so that successes are counted in the index alone
+            models.Index(fields=["user", "-sort_at", "-id"], include=["outcome"], name="attempt_of_user"),
+            models.Index(fields=["queue", "-sort_at", "-id"], include=["outcome"], name="attempt_of_queue"),
             models.Index(fields=["-lost_gpu_hours", "-id"], name="attempt_by_loss"),
             models.Index(
                 fields=["rule", "sort_at"], name="attempt_by_rule", opclasses=["varchar_pattern_ops", "timestamptz_ops"]
@@ -193,6 +195,23 @@ class Attempt(models.Model):
                     "blames",
                 ],
                 name="failure_counts",
+                condition=FAILURE,
+            ),
+            # the same of one user, one queue or one rule, which may have few of very many failures
+            models.Index(
+                fields=["user", "-sort_at", "-id"], include=COUNTED_OF_ONE, name="failure_of_user", condition=FAILURE
+            ),
+            models.Index(
+                fields=["queue", "-sort_at", "-id"],
+                include=[*COUNTED_OF_ONE, "user"],
+                name="failure_of_queue",
+                condition=FAILURE,
+            ),
+            models.Index(
+                fields=["rule", "-sort_at", "-id"],
+                include=[*COUNTED_OF_ONE, "user"],
+                name="failure_of_rule",
+                opclasses=["varchar_pattern_ops", "timestamptz_ops", "int8_ops"],
                 condition=FAILURE,
             ),
             models.Index(fields=["verdict_status", "-sort_at", "-id"], name="attempt_by_verdict"),

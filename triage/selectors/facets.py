@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from engine.model import Outcome
 from triage.access.sql import rows_over
 from triage.models import Cluster, VerdictStatus
 from triage.selectors.filters import NO_NODE, UNNAMED, AttemptFilter, filtered_attempts, matches
+from triage.selectors.kept import kept
 
 SUCCEEDED = Outcome.SUCCEEDED.value
 COLUMNS = {
@@ -66,23 +67,26 @@ class Counts:
 
 
 def counts(narrowed: AttemptFilter, *, top: int = TOP) -> Counts:
-    """Everything that a list counts. The number of queries is fixed.
+    """Everything that a list counts. The number of queries is fixed, where nothing is kept.
 
     The counts of a facet respect every other filter but not its own, so that alternatives can be seen. Values that are
-    selected are always in the list, even with a count of 0.
+    selected are always in the list, even with a count of 0. What is counted since a time, of more than COUNTED
+    attempts, is kept a while: of so many, what one act of a person changes can't be seen.
     """
     listed = narrowed
-    facets_since = _since(narrowed.without(*COLUMNS, "user", "node", "text", "phrases"))
+    wide = narrowed.without(*COLUMNS, "user", "node", "text", "phrases")
+    facets_since = kept("window", _to_minutes(wide), lambda: _since(wide))
     if facets_since is not None:
         narrowed = replace(narrowed, since=facets_since)
     clusters = dict(Cluster.objects.values_list("pk", "name"))
-    groups, users, nodes = (_in_one_scan if narrowed.words else _by_index)(narrowed, top)
+    groups, users, nodes = (_in_one_scan if narrowed.words else _by_index)(narrowed, top, _keeping(facets_since))
     chosen = {*narrowed.cluster, *([""] if UNNAMED in narrowed.cluster else [])}
     tally = _Tally(narrowed, {pk for pk, name in clusters.items() if name in chosen}, groups)
-    succeeded, more = _succeeded(narrowed)
+    succeeded, more = _keeping(facets_since)("succeeded", narrowed, lambda: _succeeded(narrowed))
     tally.of["outcome"][SUCCEEDED] = succeeded
     if narrowed.node:
-        no_node = filtered_attempts(replace(narrowed, node=(NO_NODE,))).count()
+        of_none = replace(narrowed, node=(NO_NODE,))
+        no_node = _keeping(facets_since)("no-node", of_none, lambda: filtered_attempts(of_none).count())
     else:
         no_node = tally.no_node
     tally.of["cluster"] = Counter({clusters.get(pk, ""): rows for pk, rows in tally.of["cluster"].items()})
@@ -90,7 +94,7 @@ def counts(narrowed: AttemptFilter, *, top: int = TOP) -> Counts:
     facets["user"] = _values(users, narrowed.user, top)
     facets["node"] = _values(nodes, narrowed.node, top)
     totals = _Totals(tally.total, tally.lost, tally.unconfirmed, facets_since)
-    if facets_since is not None and not listed.words:
+    if facets_since is not None and not listed.words and listed != wide:
         totals = _totals(listed)
     return Counts(
         *(
@@ -116,12 +120,21 @@ class _Totals:
 
 
 def _totals(listed: AttemptFilter) -> _Totals:
-    """What matches every filter, as far back as it can be counted."""
-    since = _since(listed)
-    query = filtered_attempts(listed if since is None else replace(listed, since=since))
-    unconfirmed = Count("pk", filter=Q(verdict_status=VerdictStatus.UNCONFIRMED))
-    found = query.aggregate(total=Count("pk"), lost=Sum("lost_gpu_hours", default=0.0), unconfirmed=unconfirmed)
-    return _Totals(found["total"], found["lost"], found["unconfirmed"], since)
+    """What matches every filter, as far back as it can be counted: in one walk over the newest."""
+    return kept("totals", _to_minutes(listed), lambda: _walk(listed), when=lambda found: found.since is not None)
+
+
+def _walk(listed: AttemptFilter) -> _Totals:
+    newest = filtered_attempts(listed).order_by("-sort_at").values("sort_at", "lost_gpu_hours", "verdict_status")
+    (row,) = rows_over(_TOTALS, [newest[: COUNTED + 1]], [VerdictStatus.UNCONFIRMED.value])
+    total, lost, unconfirmed, since = row
+    return _Totals(total, lost, unconfirmed, since if total > COUNTED else None)
+
+
+_TOTALS = """
+WITH newest AS ({0})
+SELECT count(*), coalesce(sum(lost_gpu_hours), 0), count(*) FILTER (WHERE verdict_status = %s), min(sort_at) FROM newest
+"""
 
 
 class _Tally:
@@ -177,22 +190,50 @@ def _succeeded(narrowed: AttemptFilter) -> tuple[int, bool]:
 
 Read = tuple[Iterable[Sequence[Any]], list[tuple[str, int]], list[tuple[str, int]]]
 """Groups of COLUMNS with what they hold; users and nodes with how many of theirs match."""
+Keep = Callable[[str, object, Callable[[], Any]], Any]
+"""Gives what a function counts: just now, or a while ago. With what is counted, and of what."""
 
 
-def _by_index(narrowed: AttemptFilter, top: int) -> Read:
-    """Three queries, each of which an index answers."""
-    rows = filtered_attempts(_wide(narrowed)).values_list(*COLUMNS.values(), "blames")
-    groups = rows.annotate(lost=Sum("lost_gpu_hours"), rows=Count("*")).order_by()
-    users = filtered_attempts(narrowed.without("user")).values_list("user")
-    by_user = users.annotate(rows=Count("*")).order_by("-rows", "user")
-    chosen_users = by_user.filter(user__in=narrowed.user) if narrowed.user else ()
-    matching = filtered_attempts(narrowed.without("node"))
-    nodes = matching.filter(blames=True).annotate(node=Func("blamed_nodes", function="unnest")).order_by()
-    by_node = nodes.values_list("node").annotate(rows=Count("*")).order_by("-rows", "node")[:top]
-    chosen_nodes = [
-        (node, matching.filter(blamed_nodes__contains=[node]).count()) for node in narrowed.node if node != NO_NODE
-    ]
-    return groups, [*by_user[: top + 1], *chosen_users], [*by_node, *chosen_nodes]
+def _keeping(since: datetime | None) -> Keep:
+    """What is counted of a part alone is kept."""
+    return kept if since is not None else lambda name, scope, count: count()
+
+
+def _to_minutes(narrowed: AttemptFilter) -> AttemptFilter:
+    """The last seven days are other ones at each look; within a minute they count as the same."""
+    since = narrowed.since
+    return narrowed if since is None else replace(narrowed, since=since.replace(second=0, microsecond=0))
+
+
+def _by_index(narrowed: AttemptFilter, top: int, keep: Keep) -> Read:
+    """Three queries, each of which an index answers. Kept one by one: another user has the same users beside theirs."""
+    wide, of_any_user, of_any_node = _wide(narrowed), narrowed.without("user"), narrowed.without("node")
+
+    def groups() -> list[Any]:
+        rows = filtered_attempts(wide).values_list(*COLUMNS.values(), "blames")
+        return list(rows.annotate(lost=Sum("lost_gpu_hours"), rows=Count("*")).order_by())
+
+    def users(of: AttemptFilter) -> list[Any]:
+        by_user = filtered_attempts(of).values_list("user").annotate(rows=Count("*"))
+        return list(by_user.order_by("-rows", "user")[: top + 1 + len(of.user)])
+
+    def nodes() -> list[Any]:
+        blaming = filtered_attempts(of_any_node).filter(blames=True).order_by()
+        named = blaming.annotate(node=Func("blamed_nodes", function="unnest")).values_list("node")
+        return list(named.annotate(rows=Count("*")).order_by("-rows", "node")[:top])
+
+    def chosen_nodes() -> list[Any]:
+        chosen = [node for node in narrowed.node if node != NO_NODE]
+        matching = filtered_attempts(of_any_node)
+        return [(node, matching.filter(blamed_nodes__contains=[node]).count()) for node in chosen]
+
+    chosen_users = keep("chosen-users", narrowed, lambda: users(narrowed)) if narrowed.user else []
+    named_nodes = keep("chosen-nodes", narrowed, chosen_nodes) if narrowed.node else []
+    return (
+        keep("groups", wide, groups),
+        [*keep("users", (of_any_user, top), lambda: users(of_any_user)), *chosen_users],
+        [*keep("nodes", (of_any_node, top), nodes), *named_nodes],
+    )
 
 
 _ONE_SCAN = """
@@ -210,8 +251,12 @@ UNION ALL (
 """
 
 
-def _in_one_scan(narrowed: AttemptFilter, top: int) -> Read:
+def _in_one_scan(narrowed: AttemptFilter, top: int, keep: Keep) -> Read:
     """One query that looks at each row once, for what no index has."""
+    return keep("scan", (narrowed, top), lambda: _scan(narrowed, top))
+
+
+def _scan(narrowed: AttemptFilter, top: int) -> Read:
     query = filtered_attempts(_wide(narrowed).without("user", "node")).annotate(
         of_columns=_as_value(matches(narrowed, *COLUMNS)),
         of_user=_as_value(matches(narrowed, "user")),

@@ -14,9 +14,9 @@ from triage.access import sight
 T = TypeVar("T")
 
 
-def kept(name: str, scope: object, count: Callable[[], T]) -> T:
+def kept(name: str, scope: object, count: Callable[[], T], *, when: Callable[[T], bool] = lambda found: True) -> T:
     """What `count` gives, at most FAULTLINE_FIGURES_SECONDS old. `scope` says by its repr what is counted; what
-    somebody else sees is never given.
+    somebody else sees is never given. What `when` refuses is counted anew at the next look.
     """
     if not settings.FAULTLINE_FIGURES_SECONDS:
         return count()
@@ -26,5 +26,7 @@ def kept(name: str, scope: object, count: Callable[[], T]) -> T:
     found: tuple[T] | None = cache.get(key)
     if found is None:
         found = (count(),)
+        if not when(found[0]):
+            return found[0]
         cache.set(key, found, settings.FAULTLINE_FIGURES_SECONDS)
     return found[0]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from engine.model import Outcome
-from triage.models import Attempt
+from triage.models import Attempt, Diagnosis
 
 MAX_ALIKE = 5
-MAX_COUNTED = 1_000
+MAX_COUNTED = 200
 """So many attempts that failed in the same way are counted at most."""
 
 
@@ -48,9 +48,14 @@ def neighbours(attempt: Attempt) -> Neighbours:
 
 
 def alike(attempt: Attempt) -> Alike:
-    """Other attempts that failed in the same way, newest first. Two queries."""
+    """Other attempts that failed in the same way, newest first. Of those that were diagnosed last, MAX_COUNTED at most:
+    a failure that everybody has would cost the page the more, the more often it happened. Two queries.
+    """
     if attempt.diagnosis is None:
         return Alike([], 0)
-    same = Attempt.objects.filter(diagnosis__fingerprint=attempt.diagnosis.fingerprint).exclude(pk=attempt.pk)
-    newest = same.select_related("workload", "cluster").order_by("-sort_at", "-id")[:MAX_ALIKE]
-    return Alike(list(newest), same.order_by().values("pk")[:MAX_COUNTED].count())
+    same = Diagnosis.objects.filter(fingerprint=attempt.diagnosis.fingerprint).exclude(attempt=attempt.pk)
+    last = same.order_by("-created_at").values("pk")[:MAX_COUNTED]
+    found = Attempt.objects.filter(diagnosis__in=last).order_by("-sort_at", "-id").values_list("pk", flat=True)
+    keys = list(found)
+    newest = Attempt.objects.filter(pk__in=keys[:MAX_ALIKE]).select_related("workload", "cluster")
+    return Alike(list(newest.order_by("-sort_at", "-id")), len(keys))

@@ -6,7 +6,6 @@ A node is a name within a cluster. Its rate is: in how many of the attempts that
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -24,6 +23,7 @@ DAYS = 90
 MAX_FAULTS = 50
 MAX_GPUS = 64
 MAX_ATTEMPTS = 5000
+MAX_WORKLOADS = 12
 NODE_EVENTS = (EventKind.NODE_NOTED, EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
 SERVICE_EVENTS = (EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
 
@@ -149,46 +149,108 @@ def clusters_of(name: str) -> list[Cluster]:
     return sorted(found, key=lambda cluster: (-latest[cluster.pk].timestamp(), cluster.name))
 
 
+_HERE = """
+WITH here AS MATERIALIZED (
+    SELECT id, workload_id, started_at, sort_at, outcome NOT IN ('succeeded', '') AS failed, domain, sub_domain, rule,
+           %(name)s = ANY (blamed_nodes) AS blamed, lost_gpu_hours AS lost, gpus_per_node AS gpus
+    FROM triage_attempt AS one
+    WHERE nodes @> ARRAY[%(name)s]::varchar[] AND cluster_id = %(cluster)s AND sort_at >= %(since)s AND {seen:one}
+    ORDER BY sort_at DESC, id DESC LIMIT %(limit)s
+), spans AS (
+    SELECT (coalesce(started_at, sort_at) AT TIME ZONE 'UTC')::date AS first,
+           (sort_at AT TIME ZONE 'UTC')::date AS last,
+           count(*) AS ran, count(*) FILTER (WHERE failed) AS failed, count(*) FILTER (WHERE blamed) AS blamed
+    FROM here GROUP BY 1, 2
+), roots AS (
+    SELECT DISTINCT ON (1) (sort_at AT TIME ZONE 'UTC')::date AS day, domain, sub_domain, rule
+    FROM here WHERE blamed ORDER BY 1, sort_at, id
+), touched AS (
+    SELECT coalesce(nullif(workload.name, ''), workload.workload_id) AS name, sum(ran) AS ran, sum(failed) AS failed,
+           sum(blamed) AS blamed
+    FROM (
+        SELECT workload_id AS id, count(*) AS ran, count(*) FILTER (WHERE failed) AS failed,
+               count(*) FILTER (WHERE blamed) AS blamed
+        FROM here GROUP BY workload_id
+    ) each JOIN triage_workload AS workload ON workload.id = each.id
+    GROUP BY 1 ORDER BY blamed DESC, failed DESC, ran DESC, name LIMIT %(workloads)s
+)
+SELECT (SELECT coalesce(json_agg(json_build_array(first, last, ran, failed, blamed)), '[]') FROM spans),
+       (SELECT coalesce(json_agg(json_build_array(day, domain, sub_domain, rule)), '[]') FROM roots),
+       (SELECT coalesce(json_agg(json_build_array(name, ran, failed, blamed)), '[]') FROM touched),
+       (SELECT coalesce(json_agg(id), '[]') FROM (
+           SELECT id FROM here WHERE blamed ORDER BY sort_at DESC, id DESC LIMIT %(faults)s
+       ) newest),
+       (SELECT coalesce(sum(lost), 0) FROM here WHERE blamed),
+       (SELECT gpus FROM here WHERE gpus > 0 ORDER BY sort_at DESC, id DESC LIMIT 1)
+"""
+"""One walk over what ran on the node; the database counts, so that a busy node's thousands of rows stay there."""
+
+
+@dataclass(frozen=True)
+class _Here:
+    """What ran on a node, newest MAX_ATTEMPTS at most, counted by the database."""
+
+    spans: list[tuple[date, date, int, int, int]]
+    """First and last day of attempts, how many had those, how many of them failed, and for how many it is blamed."""
+    roots: dict[date, tuple[str, str, str]]
+    """Of each day with a failure that is blamed on it, the first one's domain, component and rule."""
+    workloads: list[Touched]
+    faults: list[int]
+    """The newest failures that are blamed on it."""
+    lost: float
+    gpus: int | None
+
+    @classmethod
+    def read(cls, name: str, cluster: Cluster, since: datetime) -> _Here:
+        asked = {
+            "name": name, "cluster": cluster.pk, "since": since, "limit": MAX_ATTEMPTS, "faults": MAX_FAULTS,
+            "workloads": MAX_WORKLOADS,
+        }  # fmt: skip
+        ((spans, roots, touched, faults, lost, gpus),) = seen_rows(_HERE, asked)
+        day = date.fromisoformat
+        return cls(
+            [(day(first), day(last), *counts) for first, last, *counts in spans],
+            {day(on): (domain, sub, rule) for on, domain, sub, rule in roots},
+            [Touched(workload, *counts) for workload, *counts in touched],
+            faults,
+            lost,
+            gpus,
+        )
+
+
 def node_page(name: str, cluster: Cluster, others: list[str], *, now: datetime | None = None) -> NodePage:
     """A node in the last DAYS days. The number of queries is fixed."""
     now = now or datetime.now(UTC)
     since = _midnight(now) - timedelta(days=DAYS - 1)
-    here = Attempt.objects.filter(nodes__contains=[name], cluster=cluster, sort_at__gte=since)
-    columns = (
-        "pk", "started_at", "sort_at", "outcome", "domain", "sub_domain", "rule", "blamed_nodes", "lost_gpu_hours",
-        "gpus_per_node", "workload__name", "workload__workload_id",
-    )  # fmt: skip
-    rows = list(here.order_by("-sort_at", "-id").values(*columns)[: MAX_ATTEMPTS + 1])
-    cut, rows = len(rows) > MAX_ATTEMPTS, rows[:MAX_ATTEMPTS]
-    blamed = [row for row in rows if name in row["blamed_nodes"]]
-    failed = sum(map(_failed, rows))
-    share = wilson(len(blamed), len(rows))
+    here = _Here.read(name, cluster, since)
+    attempts, failed, blamed = (sum(span[column] for span in here.spans) for column in (2, 3, 4))
+    share = wilson(blamed, attempts)
     fleet = _others(_cluster_total(cluster, since), share)
-    faults = _faults(name, [row["pk"] for row in blamed[:MAX_FAULTS]])
+    faults = _faults(name, here.faults)
     gpus = list(Gpu.objects.filter(cluster=cluster, node=name).order_by("bus")[:MAX_GPUS])
     slots, devices = _slots([gpu for gpu in gpus if gpu.bus], faults)
     return NodePage(
         name=name,
         cluster=cluster,
         others=others,
-        days=_days(name, rows, since, now),
-        attempts=len(rows),
+        days=_days(here, since, now),
+        attempts=attempts,
         failed=failed,
-        blamed=len(blamed),
-        lost=sum(row["lost_gpu_hours"] for row in blamed),
+        blamed=blamed,
+        lost=here.lost,
         share=share,
         fleet=fleet,
         standing=standing(share, fleet),
         faults=faults,
         devices=devices,
-        workloads=_workloads(name, rows),
+        workloads=here.workloads,
         events=list(node_events(name, cluster)[:100]),
-        gpus=next((row["gpus_per_node"] for row in rows if row["gpus_per_node"]), None),
+        gpus=here.gpus,
         model=", ".join(
             sorted({gpu.model for gpu in gpus if gpu.model and gpu.bus} or {gpu.model for gpu in gpus} - {""})
         ),
         slots=slots,
-        cut=cut,
+        cut=attempts == MAX_ATTEMPTS,
     )
 
 
@@ -316,10 +378,6 @@ def _midnight(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _failed(row: dict[str, Any]) -> bool:
-    return row["outcome"] not in ("succeeded", "")
-
-
 def _cluster_total(cluster: Cluster, since: datetime) -> tuple[int, int]:
     """Of all nodes of a cluster: in how many attempts they ran, each on its own, and how often one was to blame."""
 
@@ -341,24 +399,21 @@ def _size(column: str) -> Func:
     return Func(column, function="CARDINALITY", output_field=IntegerField())
 
 
-def _days(name: str, rows: Iterable[dict[str, Any]], since: datetime, now: datetime) -> list[Day]:
-    first, last = since.date(), now.astimezone(UTC).date()
+def _days(here: _Here, since: datetime, now: datetime) -> list[Day]:
+    begin, today = since.date(), now.astimezone(UTC).date()
     ran: Counter[date] = Counter()
     failed: Counter[date] = Counter()
-    blamed: dict[date, list[tuple[str, str, str]]] = defaultdict(list)
-    for row in rows:
-        end = row["sort_at"].astimezone(UTC).date()
-        day = max(first, (row["started_at"] or row["sort_at"]).astimezone(UTC).date())
-        while day <= min(end, last):
-            ran[day] += 1
+    blamed: Counter[date] = Counter()
+    for first, last, *counts in here.spans:
+        day = max(begin, first)
+        while day <= min(last, today):
+            ran[day] += counts[0]
             day += timedelta(days=1)
-        if name in row["blamed_nodes"]:
-            blamed[end].append((row["domain"], row["sub_domain"], row["rule"]))
-        if _failed(row):
-            failed[end] += 1
+        failed[last] += counts[1]
+        blamed[last] += counts[2]
     return [
-        Day(day, ran[day], failed[day], len(blamed[day]), *next(reversed(blamed[day]), ("", "", "")))
-        for day in (first + timedelta(days=number) for number in range((last - first).days + 1))
+        Day(day, ran[day], failed[day], blamed[day], *here.roots.get(day, ("", "", "")))
+        for day in (begin + timedelta(days=number) for number in range((today - begin).days + 1))
     ]
 
 
@@ -405,14 +460,3 @@ def _slots(gpus: list[Gpu], faults: list[Fault]) -> tuple[list[Slot], list[Devic
 
 def _part_of(device: str, bus: str) -> bool:
     return device == bus or (device.startswith(bus) and not device[len(bus)].isalnum())
-
-
-def _workloads(name: str, rows: list[dict[str, Any]]) -> list[Touched]:
-    tally: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for row in rows:
-        numbers = tally[row["workload__name"] or row["workload__workload_id"]]
-        numbers[0] += 1
-        numbers[1] += _failed(row)
-        numbers[2] += name in row["blamed_nodes"]
-    worst = sorted(tally.items(), key=lambda pair: (-pair[1][2], -pair[1][1], -pair[1][0], pair[0]))
-    return [Touched(workload, *numbers) for workload, numbers in worst[:12]]

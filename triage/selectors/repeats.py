@@ -4,30 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 
 from triage.access.sql import seen_rows
 from triage.models import Attempt
 
-SPANS = (7, 30)
-"""Days that are looked back, the shortest that tells something is shown."""
 NODES = 3
 """How many of the nodes that a row blames are looked at."""
 
 _COUNT = """
-WITH earlier AS MATERIALIZED (
+WITH row AS (
+    SELECT * FROM unnest(%(attempts)s::bigint[], %(nodes)s::varchar[], %(clusters)s::bigint[], %(ats)s::timestamptz[])
+    AS row (attempt, node, cluster, at)
+), week AS MATERIALIZED (
     SELECT node, other.cluster_id, other.sort_at FROM triage_attempt AS other, unnest(other.blamed_nodes) AS node
-    WHERE other.blamed_nodes && %(nodes)s::varchar[] AND other.sort_at > %(since)s AND {seen:other}
+    WHERE other.blamed_nodes && %(nodes)s::varchar[] AND other.blames AND NOT other.outcome = 'succeeded'
+          AND other.sort_at > %(first)s - interval '7 days' AND other.sort_at <= %(last)s AND {seen:other}
+), in_week AS (
+    SELECT row.attempt, row.node, count(*) AS times FROM row
+    JOIN week ON week.node = row.node AND week.cluster_id = row.cluster
+         AND week.sort_at > row.at - interval '7 days' AND week.sort_at <= row.at
+    GROUP BY row.attempt, row.node
+), rare AS MATERIALIZED (
+    SELECT * FROM row WHERE attempt NOT IN (SELECT attempt FROM in_week WHERE times > 1)
+), month AS MATERIALIZED (
+    SELECT node, other.cluster_id, other.sort_at FROM triage_attempt AS other, unnest(other.blamed_nodes) AS node
+    WHERE other.blamed_nodes && (SELECT array_agg(node) FROM rare) AND other.blames AND NOT other.outcome = 'succeeded'
+          AND other.sort_at > %(first)s - interval '30 days' AND other.sort_at <= %(last)s AND {seen:other}
 )
-SELECT row.attempt, row.node,
-       count(*) FILTER (WHERE earlier.sort_at > row.at - interval '7 days'), count(*)
-FROM unnest(%(attempts)s::bigint[], %(nodes)s::text[], %(clusters)s::bigint[], %(ats)s::timestamptz[])
-     AS row (attempt, node, cluster, at)
-JOIN earlier ON earlier.node = row.node AND earlier.cluster_id = row.cluster
-     AND earlier.sort_at > row.at - interval '30 days' AND earlier.sort_at <= row.at
-GROUP BY row.attempt, row.node
+SELECT attempt, node, times, 7 FROM in_week WHERE times > 1
+UNION ALL
+SELECT rare.attempt, rare.node, count(*), 30 FROM rare
+JOIN month ON month.node = rare.node AND month.cluster_id = rare.cluster
+     AND month.sort_at > rare.at - interval '30 days' AND month.sort_at <= rare.at
+GROUP BY rare.attempt, rare.node HAVING count(*) > 1
 """
-"""All rows' nodes are looked for at once: one by one, the database read a month of the whole cluster for each."""
+"""All rows' nodes are looked for at once: one by one, the database read a month of the whole cluster for each. Most
+that come again do so within days, so a whole month is read for the others alone.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,9 +69,8 @@ def repeats(attempts: Iterable[Attempt]) -> dict[int, Repeat]:
         return {}
     columns = (list(column) for column in zip(*wanted, strict=True))
     asked = dict(zip(("attempts", "nodes", "clusters", "ats"), columns, strict=True))
-    rows = seen_rows(_COUNT, {**asked, "since": min(asked["ats"]) - timedelta(days=SPANS[-1])})
+    rows = seen_rows(_COUNT, {**asked, "first": min(asked["ats"]), "last": max(asked["ats"])})
     found: dict[int, Repeat] = {}
-    for attempt, node, week, month in sorted(rows, key=lambda row: (-row[2], -row[3], row[1])):
-        if attempt not in found and month > 1:
-            found[attempt] = Repeat(node, week, SPANS[0]) if week > 1 else Repeat(node, month, SPANS[1])
+    for attempt, node, times, days in sorted(rows, key=lambda row: (-row[2], row[1])):
+        found.setdefault(attempt, Repeat(node, times, days))
     return found

@@ -159,21 +159,7 @@ def matching_ids(line: str) -> set[str]:
 
 def confusions(limit: int = 12) -> tuple[list[Confusion], int, int]:
     """What people said instead, most frequent first; how many verdicts are corrections, and how many there are."""
-    standing = Verdict.objects.filter(ended_at__isnull=True).exclude(rule="")
-    kinds = Counter(dict(standing.order_by().values_list("kind").annotate(rows=Count("pk"))))
-    total, confirmed = sum(kinds.values()), kinds[VerdictKind.CONFIRMED]
-    rows = (
-        standing.filter(kind=VerdictKind.WRONG_CAUSE)
-        .order_by()
-        .values_list("rule", "diagnosis__domain", "diagnosis__sub_domain", "domain", "sub_domain")
-        .annotate(times=Count("pk"))
-        .order_by("-times", "rule")[:limit]
-    )
-    found = [
-        Confusion(rule, title_of(rule), (engine, engine_sub), (people, people_sub), times)
-        for rule, engine, engine_sub, people, people_sub, times in rows
-    ]
-    return found, total - confirmed, total
+    return kept("confusions", limit, lambda: _confusions(limit))
 
 
 def rule_detail(rule_id: str, *, now: datetime | None = None) -> RuleDetail | None:
@@ -254,6 +240,24 @@ def _figures(now: datetime, only: str = "") -> _Figures:
         judged[rule] += count
         right[rule] += count if kind == VerdictKind.CONFIRMED else 0
     return _Figures(roots, matches, right, judged)
+
+
+def _confusions(limit: int) -> tuple[list[Confusion], int, int]:
+    standing = Verdict.objects.filter(ended_at__isnull=True).exclude(rule="")
+    kinds = Counter(dict(standing.order_by().values_list("kind").annotate(rows=Count("pk"))))
+    total, confirmed = sum(kinds.values()), kinds[VerdictKind.CONFIRMED]
+    rows = (
+        standing.filter(kind=VerdictKind.WRONG_CAUSE)
+        .order_by()
+        .values_list("rule", "diagnosis__domain", "diagnosis__sub_domain", "domain", "sub_domain")
+        .annotate(times=Count("pk"))
+        .order_by("-times", "rule")[:limit]
+    )
+    found = [
+        Confusion(rule, title_of(rule), (engine, engine_sub), (people, people_sub), times)
+        for rule, engine, engine_sub, people, people_sub, times in rows
+    ]
+    return found, total - confirmed, total
 
 
 def _row(rule_id: str, rule: Rule, figures: _Figures) -> RuleRow:

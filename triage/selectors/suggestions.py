@@ -8,15 +8,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from django.contrib.auth.models import User
-from django.db.models import Count, Func
+from django.db.models import Count, F
 
+from triage.access.sql import rows_over
 from triage.access.viewer import seen_people
-from triage.models import Attempt
 from triage.selectors.filters import NO_NODE, NOBODY, UNNAMED, AttemptFilter, filtered_attempts
 from triage.selectors.query import ALIASES, FIELDS, TIMES, Field, Query, Term, parse
 from triage.selectors.rules import known_ids, title_of, titles_of
 
 MAX = 8
+NEWEST = 1_000
+"""So many of the matching attempts are looked at for the values that they name."""
 _LAST = re.compile(r'(?:^|\s)(-?)((?:[^\s"]|"[^"]*"?)*)$')
 _SPANS = ("24h", "7d", "30d", "12w")
 _COLUMNS = {"user": "user", "queue": "queue", "cluster": "cluster__name", "rule": "rule", "workload": "workload__name"}
@@ -120,7 +122,7 @@ def _xids(begun: str, narrowed: AttemptFilter) -> list[tuple[str, str]]:
     matching attempts first, then the others that rules know.
     """
     seen: Counter[str] = Counter()
-    for rules in filtered_attempts(narrowed).order_by("-sort_at", "-id").values_list("matched", flat=True)[:2000]:
+    for rules in filtered_attempts(narrowed).order_by("-sort_at", "-id").values_list("matched", flat=True)[:NEWEST]:
         seen.update({number[1] for rule in rules if (number := _XID.match(rule))})
     meanings = {**dict.fromkeys(seen, ""), **_xid_meanings()}
     found = [one for one, about in meanings.items() if one.startswith(begun) or begun in about.lower()]
@@ -141,9 +143,16 @@ def _xid_meanings() -> dict[str, str]:
     }
 
 
+_NAMED = """
+SELECT named, count(*) FROM ({0}) newest, unnest(newest.nodes_named) AS named
+GROUP BY named ORDER BY count(*) DESC, named
+"""
+
+
 def _nodes(column: str, begun: str, narrowed: AttemptFilter) -> list[tuple[str, str]]:
     """The nodes named most often among the newest matching attempts."""
-    newest = filtered_attempts(narrowed).exclude(**{column: []}).order_by("-sort_at", "-id").values("pk")[:2000]
-    named = Attempt.objects.filter(pk__in=newest).annotate(named=Func(column, function="unnest")).order_by()
-    rows = named.values_list("named").annotate(rows=Count("*")).order_by("-rows", "named")
-    return [(node, f"{count:,}") for node, count in rows if node.lower().startswith(begun)][:MAX]
+    rows = filtered_attempts(narrowed)
+    rows = rows.filter(blames=True) if column == "blamed_nodes" else rows.exclude(**{column: []})
+    newest = rows.order_by("-sort_at", "-id").annotate(nodes_named=F(column)).values("nodes_named")[:NEWEST]
+    named = rows_over(_NAMED, [newest])
+    return [(node, f"{count:,}") for node, count in named if node.lower().startswith(begun)][:MAX]

@@ -9,6 +9,7 @@ from django.db.models import Count
 
 from engine.model import AMBIGUOUS, SUB_DOMAINS
 from triage.models import Attempt, Diagnosis, Verdict, VerdictKind, VerdictStatus
+from triage.selectors.kept import kept
 from triage.statistics import Share, wilson
 from triage.text import printable
 
@@ -65,7 +66,11 @@ def history(attempt: Attempt) -> list[Verdict]:
 
 
 def rule_precision(rule: str) -> Share:
-    """How often people confirmed what this rule decided, of the verdicts that stand. One query."""
+    """How often people confirmed what this rule decided, of the verdicts that stand. One query, and kept a while."""
+    return kept("precision", rule, lambda: _precision(rule))
+
+
+def _precision(rule: str) -> Share:
     standing = Verdict.objects.filter(rule=rule, ended_at__isnull=True).order_by()
     counts = dict(standing.values_list("kind").annotate(rows=Count("pk")))
     return wilson(counts.get(VerdictKind.CONFIRMED, 0), sum(counts.values()))
