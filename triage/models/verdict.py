@@ -68,6 +68,8 @@ class Verdict(models.Model):
         ]
         indexes = [
             models.Index(fields=["rule", "kind"], name="verdict_by_rule"),
+            # how often people confirmed a rule: of what stands, in the index alone
+            models.Index(fields=["rule", "kind"], name="verdict_standing", condition=models.Q(ended_at__isnull=True)),
             models.Index(fields=["attempt", "-created_at"], name="verdict_by_attempt"),
         ]
 

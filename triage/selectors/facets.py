@@ -33,7 +33,9 @@ COUNTED = 10_000
 what a list says of itself costs the same, however many there are.
 """
 MANY = 1_000
-"""So many successes are counted at most, where they are looked for by words."""
+"""So many successes are counted at most, where they are looked for by words; when nodes are named more often, how often
+is kept a while.
+"""
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,11 @@ def _keeping(since: datetime | None) -> Keep:
     return kept if since is not None else lambda name, scope, count: count()
 
 
+def _many(found: list[tuple[str, int]]) -> bool:
+    """Whether so many nodes are named that one more can't be seen."""
+    return sum(count for _, count in found) > MANY
+
+
 def _to_minutes(narrowed: AttemptFilter) -> AttemptFilter:
     """The last seven days are other ones at each look; within a minute they count as the same."""
     since = narrowed.since
@@ -228,11 +235,13 @@ def _by_index(narrowed: AttemptFilter, top: int, keep: Keep) -> Read:
         return [(node, matching.filter(blamed_nodes__contains=[node]).count()) for node in chosen]
 
     chosen_users = keep("chosen-users", narrowed, lambda: users(narrowed)) if narrowed.user else []
+    # an array is in no index that could count it, so many are kept though they are counted whole
+    named = kept("nodes", (_to_minutes(of_any_node), top), nodes, when=lambda found: keep is kept or _many(found))
     named_nodes = keep("chosen-nodes", narrowed, chosen_nodes) if narrowed.node else []
     return (
         keep("groups", wide, groups),
         [*keep("users", (of_any_user, top), lambda: users(of_any_user)), *chosen_users],
-        [*keep("nodes", (of_any_node, top), nodes), *named_nodes],
+        [*named, *named_nodes],
     )
 
 

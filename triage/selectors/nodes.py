@@ -150,12 +150,17 @@ def clusters_of(name: str) -> list[Cluster]:
 
 
 _HERE = """
-WITH here AS MATERIALIZED (
-    SELECT id, workload_id, started_at, sort_at, outcome NOT IN ('succeeded', '') AS failed, domain, sub_domain, rule,
-           %(name)s = ANY (blamed_nodes) AS blamed, lost_gpu_hours AS lost, gpus_per_node AS gpus
-    FROM triage_attempt AS one
-    WHERE nodes @> ARRAY[%(name)s]::varchar[] AND cluster_id = %(cluster)s AND sort_at >= %(since)s AND {seen:one}
-    ORDER BY sort_at DESC, id DESC LIMIT %(limit)s
+WITH ran AS MATERIALIZED (
+    SELECT id, cluster_id, workload_id, started_at, sort_at, outcome NOT IN ('succeeded', '') AS failed, domain,
+           sub_domain, rule, %(name)s = ANY (blamed_nodes) AS blamed, lost_gpu_hours AS lost, gpus_per_node AS gpus
+    FROM triage_attempt AS one WHERE nodes @> ARRAY[%(name)s]::varchar[] AND {seen:one}
+), clusters AS (
+    SELECT cluster.id, cluster.name, max(ran.sort_at) AS latest
+    FROM ran JOIN triage_cluster AS cluster ON cluster.id = ran.cluster_id GROUP BY cluster.id
+), here AS MATERIALIZED (
+    SELECT * FROM ran WHERE sort_at >= %(since)s AND cluster_id = (
+        SELECT id FROM clusters ORDER BY coalesce(name = %(asked)s, false) DESC, latest DESC, name LIMIT 1
+    ) ORDER BY sort_at DESC, id DESC LIMIT %(limit)s
 ), spans AS (
     SELECT (coalesce(started_at, sort_at) AT TIME ZONE 'UTC')::date AS first,
            (sort_at AT TIME ZONE 'UTC')::date AS last,
@@ -181,9 +186,13 @@ SELECT (SELECT coalesce(json_agg(json_build_array(first, last, ran, failed, blam
            SELECT id FROM here WHERE blamed ORDER BY sort_at DESC, id DESC LIMIT %(faults)s
        ) newest),
        (SELECT coalesce(sum(lost), 0) FROM here WHERE blamed),
-       (SELECT gpus FROM here WHERE gpus > 0 ORDER BY sort_at DESC, id DESC LIMIT 1)
+       (SELECT gpus FROM here WHERE gpus > 0 ORDER BY sort_at DESC, id DESC LIMIT 1),
+       (SELECT coalesce(json_agg(id ORDER BY coalesce(name = %(asked)s, false) DESC, latest DESC, name), '[]')
+        FROM clusters)
 """
-"""One walk over what ran on the node; the database counts, so that a busy node's thousands of rows stay there."""
+"""One walk over all that ran on nodes of the name, whose rows lie far apart. The database counts, so that the thousands
+of a busy node stay there.
+"""
 
 
 @dataclass(frozen=True)
@@ -199,14 +208,16 @@ class _Here:
     """The newest failures that are blamed on it."""
     lost: float
     gpus: int | None
+    clusters: list[int]
+    """In which nodes of the name are known: the one that is shown, then the others, the latest first."""
 
     @classmethod
-    def read(cls, name: str, cluster: Cluster, since: datetime) -> _Here:
-        asked = {
-            "name": name, "cluster": cluster.pk, "since": since, "limit": MAX_ATTEMPTS, "faults": MAX_FAULTS,
+    def read(cls, name: str, asked: str | None, since: datetime) -> _Here:
+        params = {
+            "name": name, "asked": asked, "since": since, "limit": MAX_ATTEMPTS, "faults": MAX_FAULTS,
             "workloads": MAX_WORKLOADS,
         }  # fmt: skip
-        ((spans, roots, touched, faults, lost, gpus),) = seen_rows(_HERE, asked)
+        ((spans, roots, touched, faults, lost, gpus, clusters),) = seen_rows(_HERE, params)
         day = date.fromisoformat
         return cls(
             [(day(first), day(last), *counts) for first, last, *counts in spans],
@@ -215,14 +226,21 @@ class _Here:
             faults,
             lost,
             gpus,
+            clusters,
         )
 
 
-def node_page(name: str, cluster: Cluster, others: list[str], *, now: datetime | None = None) -> NodePage:
-    """A node in the last DAYS days. The number of queries is fixed."""
+def node_page(name: str, asked: str | None = None, *, now: datetime | None = None) -> NodePage | None:
+    """A node in the last DAYS days: that of the cluster that is asked for, else of the one that used the name last.
+    None when nothing ever ran on it. The number of queries is fixed.
+    """
     now = now or datetime.now(UTC)
     since = _midnight(now) - timedelta(days=DAYS - 1)
-    here = _Here.read(name, cluster, since)
+    here = _Here.read(name, asked, since)
+    known = Cluster.objects.in_bulk(here.clusters)
+    if not known:
+        return None
+    cluster, *others = (known[pk] for pk in here.clusters if pk in known)
     attempts, failed, blamed = (sum(span[column] for span in here.spans) for column in (2, 3, 4))
     share = wilson(blamed, attempts)
     fleet = _others(_cluster_total(cluster, since), share)
@@ -232,7 +250,7 @@ def node_page(name: str, cluster: Cluster, others: list[str], *, now: datetime |
     return NodePage(
         name=name,
         cluster=cluster,
-        others=others,
+        others=[one.name for one in others],
         days=_days(here, since, now),
         attempts=attempts,
         failed=failed,

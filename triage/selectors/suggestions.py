@@ -13,6 +13,7 @@ from django.db.models import Count, F
 from triage.access.sql import rows_over
 from triage.access.viewer import seen_people
 from triage.selectors.filters import NO_NODE, NOBODY, UNNAMED, AttemptFilter, filtered_attempts
+from triage.selectors.kept import kept
 from triage.selectors.query import ALIASES, FIELDS, TIMES, Field, Query, Term, parse
 from triage.selectors.rules import known_ids, title_of, titles_of
 
@@ -154,5 +155,5 @@ def _nodes(column: str, begun: str, narrowed: AttemptFilter) -> list[tuple[str, 
     rows = filtered_attempts(narrowed)
     rows = rows.filter(blames=True) if column == "blamed_nodes" else rows.exclude(**{column: []})
     newest = rows.order_by("-sort_at", "-id").annotate(nodes_named=F(column)).values("nodes_named")[:NEWEST]
-    named = rows_over(_NAMED, [newest])
+    named = kept("named", (column, narrowed), lambda: rows_over(_NAMED, [newest]))  # for each letter that is typed
     return [(node, f"{count:,}") for node, count in named if node.lower().startswith(begun)][:MAX]

@@ -72,7 +72,7 @@ def rule_precision(rule: str) -> Share:
 
 def _precision(rule: str) -> Share:
     standing = Verdict.objects.filter(rule=rule, ended_at__isnull=True).order_by()
-    counts = dict(standing.values_list("kind").annotate(rows=Count("pk")))
+    counts = dict(standing.values_list("kind").annotate(rows=Count("*")))
     return wilson(counts.get(VerdictKind.CONFIRMED, 0), sum(counts.values()))
 
 

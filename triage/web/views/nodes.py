@@ -132,14 +132,12 @@ def _lists(node: select.NodePage) -> dict[date, str]:
 def _page(request: HttpRequest, name: str) -> HttpResponse:
     if not name or "\x00" in name:
         raise Http404
-    clusters = select.clusters_of(name)
-    if not clusters:
-        return render(request, "node/unknown.html", {"section": "nodes", "name": name}, status=404)
     asked = request.GET.get("cluster")
-    cluster = next((one for one in clusters if one.name == asked), clusters[0])
-    if request.method == "POST":
-        return _note(request, name, cluster)
-    node = select.node_page(name, cluster, [one.name for one in clusters if one != cluster])
+    if request.method == "POST" and (clusters := select.clusters_of(name)):
+        return _note(request, name, next((one for one in clusters if one.name == asked), clusters[0]))
+    node = select.node_page(name, asked)
+    if node is None:
+        return render(request, "node/unknown.html", {"section": "nodes", "name": name}, status=404)
     context: dict[str, Any] = {
         "section": "nodes",
         "node": node,
