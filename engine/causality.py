@@ -273,7 +273,7 @@ def _at_one_place(one: Finding, other: Finding) -> bool:
 
 def _place(finding: Finding) -> str | None:
     """The node at which it happened. Memory and space run out where it is said; other errors may be told elsewhere."""
-    if finding.rule.sub_domain in _RESOURCE and len(finding.nodes) == 1:
+    if (finding.rule.sub_domain in _RESOURCE or finding.rule.domain == "software") and len(finding.nodes) == 1:
         return finding.nodes[0]
     return place_of(finding)
 
@@ -347,7 +347,7 @@ def _order(roots: list[Ruled], clocks: dict[str, Clock]) -> None:
     if not timed:
         return
     first = min(timed, key=lambda r: (r.finding.onset, rank_class(r.finding), r.finding.key))
-    at = place_of(first.finding)
+    at = _place(first.finding)
     together = [id(finding) for finding in said_alike(first.finding, [r.finding for r in timed])]
     for one in roots:
         if one is first or id(one.finding) in together:
@@ -369,7 +369,7 @@ def _order(roots: list[Ruled], clocks: dict[str, Clock]) -> None:
         for one in tied:
             better = [r for r in tied if rank_class(r.finding) == best and r is not one]
             where = _place(one.finding)
-            same_place = [r for r in better if where is None or place_of(r.finding) == where]
+            same_place = [r for r in better if where is None or _place(r.finding) == where]
             if rank_class(one.finding) > best and same_place:
                 one.later_than = same_place[0].finding
 
@@ -390,7 +390,7 @@ def _gap(first: Finding, other: Finding) -> float | None:
     """
     if other.onset is None or first.first is None or first.onset is None:
         return None
-    here, there = place_of(first), place_of(other)
+    here, there = _place(first), _place(other)
     elsewhere = here is not None and there is not None and here != there
     return other.onset - (first.latest if elsewhere else first.onset)
 

@@ -29,6 +29,8 @@ WITH_THE_JOB = 300.0
 SAME_MOMENT = 30.0
 """Seconds between a daemon's own stamp in a line and the stamp that the system log gave the line."""
 _ASSUMED = "zone assumed UTC"
+_EXACT = ((AUDIT, "an audit line"), (NETWORK_MANAGER, "a line of NetworkManager"))
+"""Lines that tell their own moment in epoch seconds."""
 LEAST_SPAN = 8
 """Stamps of system logs from which on their zone can be told by what they span."""
 CUT_EARLY, CUT_LATE = 5400.0, 3600.0
@@ -106,6 +108,7 @@ class StreamClock:
         self.shift = 0.0
         kept = list(samples)
         self.boot = boot_by_samples(kept) or boot
+        self._day_first = False
         self._year_note = (
             "year by the attempt's window"
             if self.end is not None
@@ -114,6 +117,7 @@ class StreamClock:
             else "year unknown"
         )
         self._zone_note = _ASSUMED
+        self._day_first = self._has_day_first([stamp for stamp, _ in kept if stamp.day_first is not None])
         told = self._zone_by_own_words(kept)
         if told is not None:
             self.shift, self._zone_note = told[0], f"zone UTC{told[0] / 3600:+g} by {told[1]}"
@@ -132,7 +136,7 @@ class StreamClock:
             return Resolved(self.boot.at + stamp.naive, f"own: uptime, anchored by {self.boot.by}")
         if stamp.kind == "no_date":
             return self._nearest_day(stamp)
-        naive = stamp.naive
+        naive = self._written(stamp)
         notes = []
         if stamp.kind == "no_year":
             naive = self._with_year(naive)
@@ -141,6 +145,22 @@ class StreamClock:
             return Resolved(naive - stamp.offset, "own" + (": " + ", ".join(notes) if notes else ""))
         notes.append(self._zone_note)
         return Resolved(naive - self.shift, "own: " + ", ".join(notes))
+
+    def _written(self, stamp: Stamp) -> float:
+        return stamp.day_first if self._day_first and stamp.day_first is not None else stamp.naive
+
+    def _has_day_first(self, stamps: list[Stamp]) -> bool:
+        """Does the stream write the day before the month? It does where only that is near the job, in any zone."""
+        if self.start is None or self.end is None:
+            return False
+        low, high = self.start - _DAY_S, self.end + _DAY_S
+
+        def far(naive: float, stamp: Stamp) -> bool:
+            at = self._with_year(naive) if stamp.kind == "no_year" else naive
+            return not low <= at <= high
+
+        month_first = sum(far(stamp.naive, stamp) for stamp in stamps)
+        return sum(far(stamp.day_first or 0.0, stamp) for stamp in stamps) < month_first
 
     def _with_year(self, naive: float) -> float:
         if self._about is None:
@@ -213,23 +233,26 @@ class StreamClock:
     def _zone_by_own_words(self, samples: list[tuple[Stamp, str]]) -> tuple[float, str] | None:
         """Seconds east of UTC, and by what, of a stream whose lines tell a time in UTC beside the stream's own stamp.
 
-        The audit's and NetworkManager's epochs are that line's own moment. A daemon's stamp with a zone may be about
-        something else, so that several must agree.
+        The audit's and NetworkManager's epochs are that line's own moment, so one is enough where no other contradicts
+        it. A daemon's stamp with a zone may be about something else, so that several must agree.
         """
+        exact: Counter[tuple[float | None, str]] = Counter()
         told: Counter[float] = Counter()
         for stamp, text in samples:
             if stamp.offset is not None or stamp.kind not in ("full", "no_year"):
                 continue
-            naive = self._with_year(stamp.naive) if stamp.kind == "no_year" else stamp.naive
-            for regex, name in ((AUDIT, "an audit line"), (NETWORK_MANAGER, "a line of NetworkManager")):
+            naive = self._with_year(self._written(stamp)) if stamp.kind == "no_year" else self._written(stamp)
+            for regex, name in _EXACT:
                 epoch = regex.search(text)
-                shift = zone_shift(naive - float(epoch[1]), 600.0) if epoch else None
-                if shift is not None:
-                    return shift, name
+                exact.update([(zone_shift(naive - float(epoch[1]), SAME_MOMENT), name)] if epoch else [])
             inner = find_stamp(text)
             if inner is not None and inner.offset is not None:
                 shift = zone_shift(naive - (inner.naive - inner.offset), SAME_MOMENT)
                 told.update([shift] if shift is not None else [])
+        for (shift, name), count in exact.most_common():
+            # Epochs that are now of this zone and now of that, or of none, are not their lines' moments.
+            if shift is not None and count >= 0.8 * sum(n for (_, by), n in exact.items() if by == name):
+                return shift, name
         best = min(told, key=lambda shift: (-told[shift], shift), default=0.0)
         agreed = told[best] >= 2 and told[best] >= 0.8 * told.total()
         return (best, "what its daemons write in UTC") if agreed else None

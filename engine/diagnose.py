@@ -28,6 +28,7 @@ from engine import (
     stacks,
     stalls,
     story,
+    waits,
 )
 from engine.clock import StreamClock, parse_time, zone_by_span
 from engine.coverage import coverage
@@ -50,7 +51,8 @@ from engine.linklayer import Layers, decide_layers
 from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream
 from engine.origin import Places
 from engine.parallel import UnreadableError, scan_all
-from engine.progress import Progress, read_progress
+from engine.progress import Progress, Step, read_progress
+from engine.rule import Rule
 from engine.ruleset import Ruleset
 from engine.scan import Hit, Scanner, StreamScan
 from engine.skew import Skews, launches, skews
@@ -129,7 +131,7 @@ def diagnose(
     crossed = stalls.cross_waits(stalled)
     facts = [*dumps.facts, *mismatch, *crossed, *missing.facts, *preparing, *stuck, *refused, *astray, *crashed]
     placed += _concluded(facts, read, scanner, clocks)
-    placed += _slowdown(progress)
+    placed += _told_by_progress(progress)
     blame_the_checked(placed)
     place_daemons(placed)
     lapse_persistent(placed, window)
@@ -228,19 +230,28 @@ def _concluded(
     return placed
 
 
-def _slowdown(progress: Progress) -> list[Placed]:
-    slow = progress.slowdown
-    if slow is None:
-        return []
-    mark = slow.step.mark
-    how_long = "on" if slow.until is None else "for a while"
-    took = f"{slow.what} took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s"
-    said = f"from here {how_long} {took}: {mark.text[:160]}"
-    rule = series.slowdown_rule()
+def _told_by_progress(progress: Progress) -> list[Placed]:
+    """What the lines of progress tell together, as a signal of the first of them that shows it."""
+    placed: list[Placed] = []
+    slow, wait = progress.slowdown, waits.for_data(progress)
+    if slow is not None:
+        how_long = "on" if slow.until is None else "for a while"
+        took = f"{slow.what} took {slow.after_s:.2f} s instead of {slow.before_s:.2f} s"
+        what = "Pauses between iterations became longer" if slow.pauses else "Iterations became slower"
+        placed.append(_of_step(series.slowdown_rule(), slow.step, slow.at, f"from here {how_long} {took}", what))
+    if wait is not None:
+        took = f"an iteration takes {wait.iteration_s:.2f} s, of which it waits {wait.waits_s:.2f} s for data"
+        placed.append(_of_step(waits.data_wait_rule(), wait.step, wait.step.at, took, "Iterations wait for data"))
+    return placed
+
+
+def _of_step(rule: Rule, step: Step, at: float | None, said: str, what: str) -> Placed:
+    mark = step.mark
+    said = f"{said}: {mark.text[:160]}"
     hit = Hit(
         rule=rule,
-        captures={"what": "Pauses between iterations became longer" if slow.pauses else "Iterations became slower"},
-        stream=slow.step.stream,
+        captures={"what": what},
+        stream=step.stream,
         source=Source.APPLOG,
         offset=mark.offset,
         line=mark.line,
@@ -250,7 +261,7 @@ def _slowdown(progress: Progress) -> list[Placed]:
         around=mark.around,
         sha256=mark.sha256,
     )
-    return [Placed(hit, rule, slow.at, "own", slow.step.node, mark.rank, None)]
+    return Placed(hit, rule, at, "own", step.node, mark.rank, None)
 
 
 def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner, processors: int) -> Evidenced:

@@ -116,9 +116,13 @@ class Finding(msgspec.Struct):
 
     @property
     def latest(self) -> float:
-        """When the trouble began at the latest: at its first line, or as long before as that line itself tells."""
+        """When the trouble began at the latest: at its first line, or as long before as that line itself tells.
+
+        Of a line whose time is that of one before it, it is only known to be before the next one that has a time.
+        """
         first = min(self.placed, key=Placed.order)
-        return (self.first or 0.0) - elapsed_of(first.hit.captures)
+        said = min(p.at_most if p.at_most is not None else inf if p.at_least else (p.at or 0.0) for p in self.placed)
+        return max(said, self.first or 0.0) - elapsed_of(first.hit.captures)
 
     @property
     def key(self) -> tuple[str, str, str, str]:

@@ -14,6 +14,7 @@ from engine.lines import whole
 from engine.model import NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Outcome, Source
 from engine.progress import Progress, usual_gap
 from engine.refute import is_end
+from engine.waits import DATA_WAIT
 from engine.window import Window
 
 LONG_SILENCE = 480.0
@@ -92,7 +93,9 @@ def first_view(
     main, word = attempt.state.upper(), word_of(attempt)
     running = bool(re.search(r"RUNNING|\bACTIVE", main))
     measured = any(f.rule.degrades and f.aside is None and f.placed[0].hit.source is Source.METRIC for f in findings)
-    may = word in _NOT_FAILED and (progress.slowdown is not None or measured)
+    # A job that waited for data from its beginning is slow as long as it runs; one that came to its end has just ended.
+    waits = running and any(f.rule.id == DATA_WAIT for f in findings)
+    may = word in _NOT_FAILED and (progress.slowdown is not None or measured or waits)
     silent = 0.0
     stopped = progress.stopped_at(window)
     stopped = stuck_since if stopped is None and (progress.steps or waited_since is not None) else stopped
@@ -108,7 +111,9 @@ def final_view(view: View, choice: Choice, missing: Missing, progress: Progress)
     if view.outcome is Outcome.FAILED and roots and (choice.domain, choice.sub_domain) == ("scheduler", "cancelled"):
         view = _with(view, Outcome.CANCELLED, "somebody ended it")
     if any(f.rule.degrades for f in roots) and view.may_be_degraded:
-        return _with(view, Outcome.DEGRADED, "the job slowed down and went on")
+        waits = progress.slowdown is None and any(DATA_WAIT in f.rule.needs for f in roots)
+        why = "it waits for data most of the time, and goes on" if waits else "the job slowed down and went on"
+        return _with(view, Outcome.DEGRADED, why)
     if view.outcome is Outcome.SUCCEEDED:
         return (
             _with(view, Outcome.DEGRADED, "iterations stayed slower until the end") if _much_slower(progress) else view

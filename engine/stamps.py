@@ -41,8 +41,9 @@ STYLES: tuple[re.Pattern[str], ...] = tuple(
         rf"\[?(?:{_DAY}) (?P<mon>{_MONTH}) +(?P<d>\d{{1,2}}) {_HMS}(?: (?P<z>{_NAMED_ZONE}))? (?P<y>\d{{4}})\]?",
         r"\[?[IWEF]0000 00:00:(?P<ep>1[0-9]{9})(?P<epf>\.\d{1,9})",
         rf"\[?[IWEF](?P<y>20\d\d)?(?P<mo>\d{{1,2}})(?P<d>\d{{2}}) {_HMS}",
-        rf"{_LEVEL}(?P<mo>\d{{2}})-(?P<d>\d{{2}}) {_HMS}",
-        rf"{_LEVEL}[\[(]?(?P<mo>\d{{2}})/(?P<d>\d{{2}})(?:/(?P<y>\d{{4}}|\d{{2}}))?[ ,T]\s?{_HMS}(?: (?P<ap>[AP]M))?",
+        rf"{_LEVEL}[\[(]?(?P<md>(?P<mo>\d{{2}})-(?P<d>\d{{2}}))(?:-(?P<y>20\d\d))?[ ,T]\s?{_HMS}",
+        rf"{_LEVEL}[\[(]?(?P<md>(?P<mo>\d{{2}})/(?P<d>\d{{2}}))(?:/(?P<y>\d{{4}}|\d{{2}}))?[ ,T]\s?{_HMS}"
+        r"(?: (?P<ap>[AP]M))?",
         r"\[?(?P<y>\d{4})(?P<mo>\d{2})(?P<d>\d{2})[ T_-]"
         r"(?P<h>\d{2}):?(?P<mi>\d{2}):?(?P<s>\d{2})(?:[.,](?P<f>\d+))?\]?(?=\W)",
         r"\[ *(?P<up>\d{1,9}\.\d{6})\]",
@@ -89,6 +90,8 @@ class Stamp(NamedTuple):
     naive: float
     offset: int | None = None
     """Seconds east of UTC, None when the stamp names no zone."""
+    day_first: float | None = None
+    """`naive` with day and month the other way round, where digits leave open which is which (``06/05``)."""
 
 
 def read_stamp(text: str) -> tuple[Stamp, int] | None:
@@ -171,12 +174,17 @@ def _stamp(parts: dict[str, str | None]) -> Stamp | None:
         return Stamp("no_date", hour * 3600 + minute * 60 + second + fraction)
     month = _MONTHS[parts["mon"] or ""] if parts.get("mon") else int(parts["mo"] or 0)
     day = int(parts["d"] or 0)
+    undecided = bool(parts.get("md")) and month <= 12 and day <= 12  # some write the month first, others the day
+    if parts.get("md") and month > 12:
+        month, day = day, month
     written = parts.get("y") or "1972"
     year = int(written) + (2000 if len(written) == 2 else 0)
     if not (1 <= month <= 12 and 1 <= day <= 31 and 1970 <= year <= LAST_YEAR):
         return None
-    naive = (_first_of(year, month) + day - 1) * 86400 + hour * 3600 + minute * 60 + second + fraction
-    return Stamp("full" if parts.get("y") else "no_year", naive, _zone(parts.get("z")))
+    of_day = hour * 3600 + minute * 60 + second + fraction
+    naive = (_first_of(year, month) + day - 1) * 86400 + of_day
+    day_first = (_first_of(year, day) + month - 1) * 86400 + of_day if undecided else None
+    return Stamp("full" if parts.get("y") else "no_year", naive, _zone(parts.get("z")), day_first)
 
 
 @lru_cache(maxsize=64)

@@ -48,6 +48,11 @@ SAME_MOMENT = [
     "11/03/2026 04:12:09 AM x",
     "11/03 04:12:09 x",
     "INFO 11-03 04:12:09 x",
+    "03/11/2026 04:12:09 x",
+    "03/11 04:12:09 x",
+    "03-11-2026 04:12:09,000 x",
+    "11-03-2026 04:12:09 x",
+    "[03-11 04:12:09] x",
     "20261103 04:12:09 x",
     "[20261103-04:12:09] x",
     "20261103T041209Z x",
@@ -140,6 +145,26 @@ def test_numbers_that_are_no_time_are_left_alone(text: str) -> None:
     assert read_stamp(text) is None
 
 
+def test_whether_day_or_month_comes_first_is_told_by_the_attempt() -> None:
+    may_6 = datetime(2026, 5, 6, 10, tzinfo=UTC).timestamp()
+    june_5 = datetime(2026, 6, 5, 10, tzinfo=UTC).timestamp()
+    for text in ("06/05 10:30:00 x", "06/05/2026 10:30:00 x", "06-05-2026 10:30:00,120 x", "06-05 10:30:00 x"):
+        assert (resolved(text, start=may_6, end=may_6 + 7200) or "")[:10] == "2026-05-06"
+        assert (resolved(text, start=june_5, end=june_5 + 7200) or "")[:10] == "2026-06-05"
+
+
+def test_a_number_that_is_no_month_is_the_day() -> None:
+    may_25 = datetime(2026, 5, 25, 10, tzinfo=UTC).timestamp()
+    for text in ("25/05 10:30:00 x", "05/25 10:30:00 x", "25-05-2026 10:30:00 x", "25/05/2026 10:30:00 x"):
+        assert resolved(text, start=may_25, end=may_25 + 7200) == "2026-05-25T10:30:00.000000Z"
+
+
+def test_a_log_that_begins_before_the_job_s_day_keeps_one_order_for_all_its_lines() -> None:
+    start = datetime(2026, 3, 4, 22, tzinfo=UTC).timestamp()
+    lines = ["04/03 23:50:00 x", "05/03 00:10:00 x", "05/03 01:10:00 x"]
+    assert resolved(*lines, start=start, end=start + 4 * 3600) == "2026-03-04T23:50:00.000000Z"
+
+
 def test_a_year_that_is_not_written_is_the_attempt_s() -> None:
     new_year = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
     window = {"start": new_year - 3600, "end": new_year + 3600}
@@ -170,6 +195,21 @@ def test_a_job_s_log_in_local_time_is_brought_into_the_window() -> None:
 
 def test_a_system_log_believes_an_audit_line_more_than_the_window() -> None:
     lines = ["Nov  3 05:12:09 x", "Nov  3 05:12:10 audit[1]: audit(1793679130.100:5): x"]
+    assert resolved(*lines, covers_job=False) == "2026-11-03T04:12:09.000000Z"
+
+
+def test_audit_lines_that_contradict_each_other_tell_no_zone() -> None:
+    lines = [
+        "Nov  3 04:12:09 x",
+        "Nov  3 04:12:10 kernel: audit: type=1131 audit(1793691730.100:5): x",
+        "Nov  3 04:22:10 kernel: audit: type=1131 audit(1793675930.100:6): x",
+        "Nov  3 04:32:10 kernel: audit: type=1131 audit(1793672200.100:7): x",
+    ]
+    assert resolved(*lines, covers_job=False) == "2026-11-03T04:12:09.000000Z"
+
+
+def test_an_audit_line_is_that_line_s_moment_to_the_second() -> None:
+    lines = ["Nov  3 04:12:09 x", "Nov  3 04:12:10 kernel: audit: type=1131 audit(1793691430.100:5): x"]
     assert resolved(*lines, covers_job=False) == "2026-11-03T04:12:09.000000Z"
 
 
