@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from engine.blocks import Around, Block, Region, around, line_at, line_ends
@@ -18,7 +18,9 @@ from engine.database import Database
 from engine.hits import Mark
 from engine.lines import Line, printable, whole
 from engine.neighbours import Neighbours
-from engine.rule import Matcher
+from engine.numbering import Numbering
+from engine.patterns import to_scanner
+from engine.rule import Matcher, Rule
 
 KEPT = (320, 24, 12, 6, 4, 3)
 """Lines of progress kept of either end of a region: of a log of one region, of up to 3, 7, 15, 31, of more."""
@@ -45,22 +47,47 @@ class _Spot(NamedTuple):
     stamp: Stamp | None
     around: Around
     sha256: str
-    matchers: list[int]
+    numbers: list[int]
+    """Of the patterns that were found in it."""
     skipped: bool
     """Lines of progress before it are left out."""
+
+
+class MarkRules:
+    """The rules of progress, compiled for scans."""
+
+    def __init__(self, matchers: Sequence[Matcher], forms: Mapping[str, str]) -> None:
+        """`forms`: pattern -> its form for the scanner."""
+        self._matchers, self._numbering = matchers, Numbering(matchers)
+        self.database = Database([(forms[p], number) for number, p in enumerate(self._numbering.patterns)])
+        excluding = [(n, to_scanner(m.spec.exclude)) for n, m in enumerate(matchers) if m.spec.exclude]
+        self._excluding = Database([(form, n) for n, form in excluding], once_each=True) if excluding else None
+
+    def read(self, texts: Sequence[str], numbers: Sequence[int]) -> tuple[str, dict[str, str], Rule] | None:
+        """The last text of a line that tells of progress, what it captures and means. `numbers`: of the patterns that
+        were found in the line.
+        """
+        excluded: dict[str, set[int]] = {}
+        for number, which in self._numbering.matchers_of(numbers).items():
+            matcher = self._matchers[number]
+            for text in reversed(texts):
+                captures = matcher.captures(text, which)
+                if captures is None:
+                    continue
+                if text not in excluded:
+                    # Most lines hold no word that any rule excludes: the scanner tells in no time, `re` takes long.
+                    excluded[text] = self._excluding.found_in(text.encode()) if self._excluding is not None else set()
+                if number not in excluded[text] or not matcher.excludes(text):
+                    return text, captures, matcher.meaning(captures)
+        return None
 
 
 class Marks:
     """Collects the lines of progress of one stream, region by region."""
 
-    def __init__(
-        self,
-        matchers: Sequence[Matcher],
-        database: Database,
-        cleaned: Callable[[Block, int], Line],
-    ) -> None:
+    def __init__(self, rules: MarkRules, cleaned: Callable[[Block, int], Line]) -> None:
         """`cleaned`: the line of a block that begins somewhere."""
-        self._matchers, self._database = matchers, database
+        self._rules, self._database = rules, rules.database
         self._cleaned = cleaned
         self._spots: list[list[_Spot]] = []
         """A list a region."""
@@ -126,11 +153,11 @@ class Marks:
             found, tail = self._found(block, region, KEPT[0] * ALIKE, all_count=True)
         elif found is None:
             found = self._found_lines(block, region, self._kept)
-        matchers: dict[int, list[int]] = {}
+        told: dict[int, list[int]] = {}
         for start, number in sorted({(start, number) for start, _, number in found}):
-            matchers.setdefault(start, []).append(number)
+            told.setdefault(start, []).append(number)
         counted, number, spots = region.start, region.line, list[_Spot]()
-        starts, after_gap = list(matchers), {tail}
+        starts, after_gap = list(told), {tail}
         if len(starts) > 2 * self._kept:
             after_gap.add(starts[-self._kept])
         for start in _ends(starts, self._kept):
@@ -152,7 +179,7 @@ class Marks:
                     stamp,
                     around(block, start),
                     digest,
-                    matchers[start],
+                    told[start],
                     start in after_gap,
                 )
             )
@@ -160,27 +187,24 @@ class Marks:
 
     def _mark(self, spot: _Spot, skipped: bool) -> Mark | None:
         line = spot.line
-        for number in spot.matchers:
-            matcher = self._matchers[number]
-            for text in reversed(line.texts):
-                captures = matcher.match(text)
-                if captures is None:
-                    continue
-                named = whole(captures.get("rank", ""))
-                return Mark(
-                    spot.stamp,
-                    spot.offset,
-                    spot.number,
-                    line.rank if named is None else named,
-                    printable(text)[:300],
-                    captures,
-                    matcher.meaning(captures),
-                    line.stamp is not None,
-                    spot.around,
-                    spot.sha256,
-                    skipped,
-                )
-        return None
+        read = self._rules.read(line.texts, spot.numbers)
+        if read is None:
+            return None
+        text, captures, rule = read
+        named = whole(captures.get("rank", ""))
+        return Mark(
+            spot.stamp,
+            spot.offset,
+            spot.number,
+            line.rank if named is None else named,
+            printable(text)[:300],
+            captures,
+            rule,
+            line.stamp is not None,
+            spot.around,
+            spot.sha256,
+            skipped,
+        )
 
 
 def _ends(lines: list[T], most: int) -> list[T]:

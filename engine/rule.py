@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -185,10 +185,14 @@ class Matcher:
         self.spec = spec
         self.table = table
         self._meanings: dict[tuple[str, int], Rule] = {}
+        self._regexes: dict[int, re.Pattern[str]] = {}
 
-    @cached_property
-    def regexes(self) -> tuple[re.Pattern[str], ...]:
-        return tuple(re.compile(pattern) for pattern in self.spec.patterns)
+    def regex(self, number: int) -> re.Pattern[str]:
+        """One of the rule's patterns, by its place among them."""
+        found = self._regexes.get(number)
+        if found is None:
+            found = self._regexes[number] = re.compile(self.spec.patterns[number])
+        return found
 
     @cached_property
     def excluded(self) -> re.Pattern[str] | None:
@@ -198,18 +202,24 @@ class Matcher:
     def framed(self) -> re.Pattern[str] | None:
         return re.compile(self.spec.frames, re.MULTILINE) if self.spec.frames else None
 
-    def match(self, text: str) -> dict[str, str] | None:
-        """Captures of the first pattern found in `text`, or None."""
-        for regex in self.regexes:
-            found = regex.search(text)
+    def match(self, text: str, which: Sequence[int] | None = None) -> dict[str, str] | None:
+        """Captures of the first pattern found in `text`, or None. `which`: the places of those that may be found."""
+        captures = self.captures(text, which)
+        return None if captures is None or self.excludes(text) else captures
+
+    def captures(self, text: str, which: Sequence[int] | None = None) -> dict[str, str] | None:
+        """The same whether or not the rule excludes the line."""
+        for number in range(len(self.spec.patterns)) if which is None else which:
+            found = self.regex(number).search(text)
             if found:
-                if self.excluded and self.excluded.search(text):
-                    return None
                 captures = {name: value for name, value in found.groupdict().items() if value is not None}
                 if self.spec.decode:
                     captures |= DECODERS[self.spec.decode](text, captures)
                 return captures
         return None
+
+    def excludes(self, text: str) -> bool:
+        return self.excluded is not None and self.excluded.search(text) is not None
 
     def match_exception(self, text: str, frames: str) -> dict[str, str] | None:
         """Captures when the last line of a traceback matches, and its frames do where the rule asks for them."""

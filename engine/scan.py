@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine import parts, tracebacks
 from engine.blocks import (
@@ -33,9 +33,10 @@ from engine.database import Database, scanner_forms, trigger_forms
 from engine.echo import is_echo
 from engine.hits import Hit, Mark, StreamScan
 from engine.lines import SHOWN, Line, clean, printable, window
-from engine.marks import Marks
+from engine.marks import MarkRules, Marks
 from engine.model import Role, Source, Stream
 from engine.neighbours import Neighbours
+from engine.numbering import Numbering
 from engine.patterns import to_scanner
 from engine.rule import Matcher, Rule
 from engine.ruleset import Ruleset
@@ -77,8 +78,19 @@ _ADMITS: dict[Source, frozenset[Source]] = {
 _Candidates = tuple[dict[int, set[int]], dict[int, int]]
 """Line start (in block.data) -> numbers of the patterns that may match the line; and, of very long lines, where in it
 the last match ends."""
-_Matched = tuple[int, Matcher, dict[str, str], str]
-"""Number of the matcher, the matcher, its captures, the part of the line that it matched."""
+
+
+class _Matched(NamedTuple):
+    """A rule that matches a line."""
+
+    number: int
+    """Of the matcher."""
+    matcher: Matcher
+    which: Sequence[int]
+    """Places of its patterns of which the scanner found a match in the line."""
+    captures: dict[str, str]
+    text: str
+    """The part of the line that it matched."""
 
 
 class Scanner:
@@ -90,15 +102,16 @@ class Scanner:
         self.exceptions = ruleset.exception_matchers
         forms = scanner_forms(ruleset)
         self.literals = [[forms[p][1] for p in m.spec.patterns] for m in self.matchers]
-        self.traceback_id, self.bare_id, self.parted_id = range(len(self.matchers), len(self.matchers) + 3)
+        self.numbering = Numbering(self.matchers)
+        first = len(self.numbering.patterns)
+        self.traceback_id, self.bare_id, self.parted_id = range(first, first + 3)
         own = [(_TRACEBACK, self.traceback_id), *([(_BARE, self.bare_id)] if self.exceptions else [])]
-        patterns = [(p, number) for number, m in enumerate(self.matchers) for p in m.spec.patterns]
+        patterns = [(p, number) for number, p in enumerate(self.numbering.patterns)]
         whole = [*((forms[p][0], n) for p, n in patterns), *((to_scanner(p), n) for p, n in own)]
         self.database = Database([*whole, *((form, self.parted_id) for form in parts.FORMS)])
         needed = trigger_forms([p for p, _ in (*patterns, *own)], self.database)
         self.triggers = Database([(form, 0) for form in (*needed, *parts.FORMS)])
-        marks = [(forms[p][0], number) for number, m in enumerate(self.progress) for p in m.spec.patterns]
-        self.progress_database = Database(marks) if marks else None
+        self.marks = MarkRules(self.progress, {p: form for p, (form, _) in forms.items()}) if self.progress else None
 
     def scan(self, stream: Stream, nodes: frozenset[str] = frozenset()) -> StreamScan:
         """Read the stream once. Raises OSError and what a damaged compressed stream raises.
@@ -135,8 +148,8 @@ class _Pass:
         """Times of matched lines, each with the number of samples up to which it counts."""
         self._clean = lru_cache(maxsize=4096)(partial(clean, nodes=nodes))
         self._marks: Marks | None = None
-        if scanner.progress_database is not None and stream.source is Source.APPLOG:
-            self._marks = Marks(scanner.progress, scanner.progress_database, self._whole_line)
+        if scanner.marks is not None and stream.source is Source.APPLOG:
+            self._marks = Marks(scanner.marks, self._whole_line)
 
     def run(self) -> StreamScan:
         result = self._result
@@ -248,26 +261,23 @@ class _Pass:
         if self._s.traceback_id in ids:
             self._read_traceback(block, start, number)
         matched: list[_Matched] = []
-        for matcher_id in sorted(ids):
-            if matcher_id >= self._s.traceback_id:
-                continue
+        for matcher_id, which in self._s.numbering.matchers_of(ids).items():
             matcher = self._s.matchers[matcher_id]
             if self._admitted.isdisjoint(matcher.spec.source):
                 continue
             for text in line.texts:
-                captures = matcher.match(text)
+                captures = matcher.match(text, which)
                 if captures is not None and matcher.spec.id.startswith("origin."):
                     self._keep(block, start, number, line, matcher.meaning(captures), captures, text)
                     break
                 if captures is not None:
-                    if not self._only_quoted(matcher, captures, text):
-                        matched.append((matcher_id, matcher, captures, text))
+                    if not self._only_quoted(matcher, which, captures, text):
+                        matched.append(_Matched(matcher_id, matcher, which, captures, text))
                     break
         if matched:
             # max() takes the first of equals: the order of the rules decides then.
-            best = matched[0] if len(matched) == 1 else max(matched, key=lambda m: self._weight(m[0], m[3]))
-            _, matcher, captures, text = best
-            self._keep(block, start, number, line, matcher.meaning(captures), captures, text)
+            best = matched[0] if len(matched) == 1 else max(matched, key=self._weight)
+            self._keep(block, start, number, line, best.matcher.meaning(best.captures), best.captures, best.text)
             if len(matched) > 1:
                 self._keep_consequences(block, start, number, line, best, matched)
         elif self._s.bare_id in ids and offset not in self._in_traceback and self._stream.source is Source.APPLOG:
@@ -277,24 +287,24 @@ class _Pass:
         self, block: Block, start: int, number: int, line: Line, best: _Matched, matched: list[_Matched]
     ) -> None:
         """A line that tells of a consequence in the words of several families is shown under each of them."""
-        families = {best[1].spec.id.partition(".")[0]}
-        told = [one for one in matched if one[1].spec.id.partition(".")[0] not in families]
+        families = {best.matcher.spec.id.partition(".")[0]}
+        told = [one for one in matched if one.matcher.spec.id.partition(".")[0] not in families]
         if len(told) > 1:
-            told.sort(key=lambda m: (-self._weight(m[0], m[3]), m[0]))
-        for _, matcher, captures, text in told:
-            rule = matcher.meaning(captures)
+            told.sort(key=lambda one: (-self._weight(one), one.number))
+        for one in told:
+            rule = one.matcher.meaning(one.captures)
             if rule.role in _CONSEQUENCES and rule.family not in families:
                 families.add(rule.family)
-                self._keep(block, start, number, line, rule, captures, text)
+                self._keep(block, start, number, line, rule, one.captures, one.text)
 
-    def _only_quoted(self, matcher: Matcher, captures: dict[str, str], text: str) -> bool:
+    def _only_quoted(self, matcher: Matcher, which: Sequence[int], captures: dict[str, str], text: str) -> bool:
         """A job's log quotes errors; what may be a root must have happened."""
         if self._stream.source is not Source.APPLOG or matcher.meaning(captures).role not in _MAY_BE_ROOT:
             return False
         if is_echo(text):
             return True
         # What another writer says (the kernel, the scheduler) begins a line, or stands behind its writer's name.
-        first = min(found.start() for regex in matcher.regexes if (found := regex.search(text)))
+        first = min(found.start() for place in which if (found := matcher.regex(place).search(text)))
         head = text[:first].rstrip()
         return Source.APPLOG not in matcher.spec.source and head[-1:].isalnum()
 
@@ -307,13 +317,10 @@ class _Pass:
         raw = parts.whole(block.data, start, block.end if end is None else end)
         return self._clean(window(raw, self._far[start]) if start in self._far else raw)
 
-    def _weight(self, matcher_id: int, text: str) -> int:
-        matcher = self._s.matchers[matcher_id]
-        return max(
-            literal
-            for literal, regex in zip(self._s.literals[matcher_id], matcher.regexes, strict=True)
-            if regex.search(text)
-        )
+    def _weight(self, one: _Matched) -> int:
+        """The longest literal of the patterns that match: the line says just that."""
+        literals = self._s.literals[one.number]
+        return max(literals[place] for place in one.which if one.matcher.regex(place).search(one.text))
 
     def _bare_exception(self, block: Block, start: int, number: int, line: Line) -> None:
         for text in line.texts:
@@ -382,18 +389,14 @@ class _Pass:
 
     def _line_meaning(self, text: str) -> tuple[Matcher, dict[str, str]] | None:
         """The line rule that fits the last line of a traceback best, if any."""
-        ids = self._s.database.found_in(text.encode())
-        best: tuple[int, Matcher, dict[str, str]] | None = None
-        for matcher_id in sorted(ids):
-            if matcher_id >= self._s.traceback_id:
-                continue
+        matched: list[_Matched] = []
+        for matcher_id, which in self._s.numbering.matchers_of(self._s.database.found_in(text.encode())).items():
             matcher = self._s.matchers[matcher_id]
-            captures = matcher.match(text)
+            captures = matcher.match(text, which)
             if captures is not None and not self._admitted.isdisjoint(matcher.spec.source):
-                weight = self._weight(matcher_id, text)
-                if best is None or weight > best[0]:
-                    best = (weight, matcher, captures)
-        return (best[1], best[2]) if best else None
+                matched.append(_Matched(matcher_id, matcher, which, captures, text))
+        best = max(matched, key=self._weight, default=None)
+        return (best.matcher, best.captures) if best is not None else None
 
     def _lines_from(self, block: Block, start: int, number: int) -> Iterator[tuple[int, int, Line]]:
         """The lines in which a traceback that begins at `start` can stand."""

@@ -48,8 +48,9 @@ def _ordinary_parts() -> tuple[bytes, ...]:
 
 
 def _tells_of_failure(found: set[int]) -> bool:
-    matchers = scanner_of(ruleset()).matchers
-    return any(n >= len(matchers) or matchers[n].spec.role in (None, *_FAILURES) for n in found)
+    scanner = scanner_of(ruleset())
+    told = [scanner.numbering.matcher_of(number) for number in found]
+    return any(n is None or scanner.matchers[n].spec.role in (None, *_FAILURES) for n in told)
 
 
 def many_trainers(path: Path, megabytes: int) -> None:
@@ -83,8 +84,9 @@ def _is_start(part: bytes) -> bool:
     """Does it say where ranks are, as they do when they start, or hardly tell any progress?"""
     scanner, lines = scanner_of(ruleset()), Slice(part, 0, len(part), None)
     places = {n for n, matcher in enumerate(scanner.matchers) if matcher.spec.id.startswith("origin.")}
-    progress = {begin for begin, _, _ in lines.matches(scanner.progress_database)} if scanner.progress_database else ()
-    return len(progress) < 15 or any(number in places for _, number, _ in lines.matches(scanner.database))
+    progress = {begin for begin, _, _ in lines.matches(scanner.marks.database)} if scanner.marks else ()
+    told = {scanner.numbering.matcher_of(number) for _, number, _ in lines.matches(scanner.database)}
+    return len(progress) < 15 or not told.isdisjoint(places)
 
 
 def one_trainer(path: Path, megabytes: int) -> None:
