@@ -13,8 +13,12 @@ def main() -> None:
         raise SystemExit(f"{error}: run `make setup`, then use .venv/bin/python manage.py") from None
     from django.db.utils import OperationalError
 
+    from triage.env import SettingError
+
     try:
         execute_from_command_line(sys.argv)
+    except SettingError as error:
+        raise SystemExit(f"manage.py: {error}") from None
     except OperationalError as error:
         if "--traceback" in sys.argv:
             raise

@@ -16,11 +16,13 @@ class BadHostlist(ValueError):
     """The list can't be read; says what is wrong with it."""
 
 
-def expand_hostlist(text: str, *, allow_duplicates: bool = False) -> list[str]:
-    """Every name in the order of the list, each once unless duplicates are allowed. Raises BadHostlist."""
+def expand_hostlist(text: str, *, allow_duplicates: bool = False, most: int = MOST) -> list[str]:
+    """Every name in the order of the list, each once unless duplicates are allowed. Raises BadHostlist, also for more
+    names than `most`.
+    """
     found: list[str] = []
     for part in _parts(text):
-        found += _expanded(part, MOST - len(found))
+        found += _expanded(part, most - len(found))
     return found if allow_duplicates else list(dict.fromkeys(found))
 
 

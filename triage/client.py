@@ -16,6 +16,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import sys
 import time
 import urllib.error
@@ -252,7 +253,8 @@ def _sent(client: Client, options: argparse.Namespace) -> list[int]:
     names = ("name", "user", "queue", "state", "exit_code", "reason", "started_at", "ended_at", "gpus_per_node")
     facts = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.nodes:
-        facts["nodes"] = [node.strip() for node in options.nodes.split(",") if node.strip()]
+        # Slurm's lists (gx-[01-04,07]) go as they are: the server knows what they stand for.
+        facts["nodes"] = [node.strip() for node in re.split(r",(?![^\[]*\])", options.nodes) if node.strip()]
     bundles = [path for path in options.paths if path.name.endswith(ARCHIVES)]
     logs = [path for path in options.paths if path not in bundles]
     if not logs and not options.job:

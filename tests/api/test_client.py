@@ -72,6 +72,23 @@ def test_logs_are_sent_and_the_diagnosis_printed_with_its_domain_as_exit_code(
     assert json.loads(capsys.readouterr().out)["root_cause"]["nodes"] == ["gx-02"]
 
 
+def test_nodes_may_be_given_as_slurm_lists_them(server: str, tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(cast.APPLOG)
+    facts = ["--job", "48213", "--cluster", "c1", "--scheduler", "slurm", "--nodes", "gx-[01-03,07], login1"]
+    assert faultline(["submit", str(tmp_path / "train.log"), *facts]) == 0
+    assert Attempt.objects.get().nodes == ["gx-01", "gx-02", "gx-03", "gx-07", "login1"]
+
+
+def test_a_list_of_nodes_that_can_not_be_read_is_refused(server: str, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "train.log").write_text(cast.APPLOG)
+    facts = ["--job", "48213", "--cluster", "c1", "--scheduler", "slurm", "--nodes"]
+    for written, why in (("gx-[01-", "a bracket that nothing closes"), ("gx-[1-99999999]", "more than")):
+        assert faultline(["submit", str(tmp_path / "train.log"), *facts, written]) != 0
+        said = capsys.readouterr().err
+        assert "nodes" in said and why in said
+    assert not Attempt.objects.exists()
+
+
 def test_a_bundle_is_submitted(server: str, tmp_path: Path, capsys: Any) -> None:
     bundle = cast.archive(tmp_path / "a.tar.zst", cast.members())
     assert main(["submit", str(bundle)]) == 0

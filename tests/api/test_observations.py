@@ -46,6 +46,24 @@ def stored(attempt: int, name: str) -> bytes:
         return content.read()
 
 
+def test_a_part_that_was_acknowledged_has_its_name_on_the_disk(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    fsync = os.fsync
+
+    def noted(handle: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        fsync(handle)
+
+    attempt = new_attempt(api)
+    monkeypatch.setattr(os, "fsync", noted)
+    assert put(api, attempt, "applog/gx-01/train.log", "one\n").status_code == 201
+    kept = observations.folder() / str(attempt) / "applog" / "gx-01"
+    assert synced[-1] == kept and {kept.parent, kept.parent.parent, observations.folder()} <= set(synced)
+    synced.clear()
+    assert put(api, attempt, "applog/gx-01/train.log", "two\n", offset=4).status_code == 200
+    assert synced == [kept / "train.log"]
+
+
 def test_parts_in_any_order_of_streams_become_a_diagnosis(api: Client) -> None:
     attempt = new_attempt(api)
     assert put(api, attempt, "syslog/gx-02.log", cast.SYSLOG).status_code == 201

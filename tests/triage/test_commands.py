@@ -79,6 +79,15 @@ def test_waiting_ends_when_all_are_triaged_or_one_failed(tmp_path: Path) -> None
     assert "all 1 are triaged" in out.getvalue()
 
 
+def test_a_setting_that_can_not_be_used_is_said_in_one_line() -> None:
+    ended = subprocess.run(
+        [sys.executable, str(settings.BASE_DIR / "manage.py"), "check"],
+        env={**os.environ, "FAULTLINE_LOG_FORMAT": "xml"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == ["manage.py: FAULTLINE_LOG_FORMAT: 'xml' is not one of line, json"]
+
+
 @pytest.mark.parametrize("words", [["verify"], ["prune", "--dry-run"], ["export_instance", "all.tar"]])
 def test_a_database_that_does_not_answer_is_said_in_two_lines(words: list[str], tmp_path: Path) -> None:
     ended = subprocess.run(

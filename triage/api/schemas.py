@@ -7,11 +7,13 @@ from typing import Any
 from rest_framework import serializers as s
 
 from engine.clock import LAST_YEAR
+from engine.hostlist import BadHostlist, expand_hostlist
 from engine.model import SUB_DOMAINS, Outcome, Source
 from triage.models import IncidentStatus, TriageState, VerdictKind, VerdictStatus
 from triage.services.incidents import BY_HAND
 
 SCHEDULERS = ("static", "slurm", "kueue")
+MOST_NODES = 50_000
 
 
 class Text(s.CharField):
@@ -42,6 +44,21 @@ class Strict(s.Serializer):
         return super().to_internal_value(data)
 
 
+class NodeNames(s.ListField):
+    """Names of nodes; lists as Slurm writes them (gx-[01-16]) stand for each of theirs."""
+
+    child = s.CharField(max_length=253)
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        names: list[str] = []
+        for written in super().to_internal_value(data):
+            try:
+                names += expand_hostlist(written, most=MOST_NODES - len(names)) if "[" in written else [written]
+            except BadHostlist as error:
+                raise s.ValidationError(f"{written!r} is no list of nodes: {error}") from None
+        return names
+
+
 # --- what is sent -----------------------------------------------------------------------------------------------------
 
 
@@ -56,9 +73,7 @@ class Facts(Strict):
     reason = Text(required=False, allow_null=True, max_length=512)
     started_at = s.DateTimeField(required=False, allow_null=True)
     ended_at = s.DateTimeField(required=False, allow_null=True)
-    nodes = s.ListField(
-        child=s.CharField(max_length=253), required=False, max_length=50_000, help_text="The allocation (placement)."
-    )
+    nodes = NodeNames(required=False, max_length=MOST_NODES, help_text="The allocation (placement).")
     gpus_per_node = Whole(required=False, allow_null=True, min_value=0, max_value=1024)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

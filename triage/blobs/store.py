@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from triage.blobs.disk import make_folders, sync_folder
 from triage.blobs.reader import BlobError, BlobReader, open_stream
 from triage.blobs.writer import write_blob
 
@@ -58,9 +59,9 @@ class BlobStore:
                 os.fsync(target.fileno())
             key = f"{written.sha256[:2]}/{written.sha256}.zst"
             place = self._folder / key
-            place.parent.mkdir(exist_ok=True, mode=0o700)
+            make_folders(place.parent, self._folder)
             os.replace(draft, place)
-            _sync_folder(place.parent)
+            sync_folder(place.parent)
         except BaseException:
             Path(draft).unlink(missing_ok=True)
             raise
@@ -138,11 +139,3 @@ class BlobStore:
         if not _KEY.fullmatch(key):
             raise BlobError("not the key of a blob")
         return self._folder / key
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

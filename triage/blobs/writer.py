@@ -9,6 +9,7 @@ from typing import BinaryIO, Protocol
 
 import zstandard
 
+from engine.blocks import line_ends
 from triage.blobs.index import Index
 
 FRAME_BYTES = 1 << 20
@@ -65,7 +66,7 @@ def write_blob(
         target.write(frame)
         index.end += len(frame)
         index.size += len(piece)
-        newlines += piece.count(b"\n")
+        newlines += line_ends(piece, 0, len(piece))
         ends_line = piece.endswith(b"\n")
         if progress is not None:
             progress(len(piece))

@@ -27,6 +27,7 @@ from django.db.models.functions import Now
 from connectors.files.parser import describe
 from engine.bundle import BundleError, open_bundle, place_of
 from engine.model import Source
+from triage.blobs.disk import make_folders, sync_folder
 from triage.models import Attempt, EventKind, Observation, TriageState
 from triage.services import spool
 from triage.services.clock import database_now
@@ -240,14 +241,17 @@ def _plain(name: str) -> str:
 
 def _append(path: Path, size: int, draft: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with path.open("r+b" if path.exists() else "w+b") as out, draft.open("rb") as part:
+        make_folders(path.parent, folder())
+        is_new = not path.exists()
+        with path.open("w+b" if is_new else "r+b") as out, draft.open("rb") as part:
             out.truncate(size)
             out.seek(size)
             while block := part.read(_BLOCK):
                 out.write(block)
             out.flush()
             os.fsync(out.fileno())
+        if is_new:
+            sync_folder(path.parent)
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
         raise ObservationRefused("name", "is a folder of other streams, or lies below one", "conflict") from None
 

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
 from engine.bundle import ARCHIVES
+from triage.blobs.disk import sync_folder
 from triage.services.folders import private_folder
 
 ROOT = "spool"
@@ -71,6 +72,7 @@ def keep(path: Path) -> Spooled:
     name = content_hash + archive_suffix(path.name)
     place = folder() / name
     os.replace(path, place)
+    sync_folder(folder())
     return Spooled(f"{ROOT}:{name}", place, content_hash)
 
 
