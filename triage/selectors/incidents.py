@@ -123,10 +123,10 @@ def incident_detail(incident_id: int, *, attempts: int = MAX_ATTEMPTS) -> Incide
 
 
 def members_of(incident: Incident, limit: int = MAX_ATTEMPTS) -> list[Attempt]:
-    """The attempts of an incident, newest first, with what a row shows of them."""
-    rows = Attempt.objects.filter(membership__incident=incident)
-    rows = rows.select_related("workload", "cluster", "diagnosis", "verdict__by")
-    return list(rows.defer("diagnosis__contract", "search").order_by("-sort_at", "-id")[:limit])
+    """The attempts of an incident, newest first, with what a row shows of them: which is looked up for those alone."""
+    newest = Attempt.objects.filter(membership__incident=incident).order_by("-sort_at", "-id").values("pk")[:limit]
+    rows = Attempt.objects.filter(pk__in=newest).select_related("workload", "cluster", "diagnosis", "verdict__by")
+    return list(rows.defer("diagnosis__contract", "search").order_by("-sort_at", "-id"))
 
 
 def ordered_parts(incident: Incident) -> list[tuple[str, str]]:
