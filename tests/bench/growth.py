@@ -3,7 +3,9 @@
 Starts servers of its own, fills them with a made-up fleet up to each size (`manage.py seed_fleet`, the same days and
 nodes, so that everything gets denser), and measures at each: every page of `tests.bench.pages`, and making an attempt
 known and recording its diagnosis through the services. What counts is the processor's time of this process and its
-database session, and the ratio of the last size to the first. `--write` writes docs/growth.md from what was kept.
+database session (which gets no help of parallel workers: theirs would not be seen), and the ratio of the last size to
+the first. A denser fleet has more to show, such as a full list where a user had ten failures: the kilobytes tell, and
+what remains is the database's part. `--write` writes docs/growth.md from what was kept.
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ SMALL_MS = 30.0
 """A page that costs less than this at the last size holds, whatever it cost at the first."""
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = DOCS / "growth.json"
+NOTES = Path(__file__).with_name("growth_notes.md")
+"""What the plans say, in words, which docs/growth.md ends with."""
+PARTS = {"database_ms": "of it database", "p95_ms": "95th percentile", "kilobytes": "kB of the page"}
 Figures = dict[str, Any]
 
 
@@ -49,6 +54,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=40, help="requests a page; default 40")
     parser.add_argument("--only", action="append", metavar="PAGE", help="measure this page alone; repeatable")
     parser.add_argument("--folder", type=Path, help="keep the database here, and go on from it; default a new one")
+    parser.add_argument("--after", type=Path, metavar="FILE", help="put before them the kept figures of smaller sizes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the figures here")
     parser.add_argument("--write", action="store_true", help="only write docs/growth.md from the kept figures")
     options = parser.parse_args()
@@ -57,6 +63,8 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="faultline-growth-") as new, servers(options.folder or Path(new)):
         figures = measure(options.sizes, options.runs, options.only)
+    if options.after:
+        figures["sizes"] = json.loads(options.after.read_text())["sizes"] + figures["sizes"]
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
     print(markdown(figures))
@@ -110,13 +118,17 @@ def measure(sizes: Sequence[int], runs: int, only: list[str] | None = None) -> F
             call_command("seed_fleet", attempts=missing, verbosity=0)
         seeded = time.monotonic() - began
         report = pages.measure(runs, Random(1), only=only)
-        costs = {name: page["processor_median_ms"] for name, page in report["pages"].items()}
+        shown = report["pages"].items()
+        costs = {name: page["processor_median_ms"] for name, page in shown}
         if not only:
             costs |= recording(runs * 3)
         measured.append({
             "attempts": Attempt.objects.count(), "database_mb": database_size(), "seeded_s": round(seeded),
             "load": report["load_average"], "costs_ms": costs,
-            "queries": {name: page["queries"] for name, page in report["pages"].items()},
+            "p95_ms": {name: page["processor_p95_ms"] for name, page in shown},
+            "database_ms": {name: page["session_median_ms"] for name, page in shown},
+            "kilobytes": {name: page["kilobytes"] for name, page in shown},
+            "queries": {name: page["queries"] for name, page in shown},
         })  # fmt: skip
         print(f"{size:,} attempts measured", file=sys.stderr, flush=True)
     return {"at": datetime.now(UTC).isoformat(timespec="seconds"), "cpus": os.cpu_count(), "sizes": measured}
@@ -181,14 +193,17 @@ def markdown(figures: Figures) -> str:
         f"the database had {', '.join(str(size['database_mb']) for size in sizes)} MB. A page holds when it costs at "
         f"the last size at most {AT_MOST} times what it costs at the first, or less than {SMALL_MS:.0f} ms.",
         "",
-        f"| median cost, CPU ms | {' | '.join(heads)} | ratio | holds |",
-        f"|---|{'---|' * (len(heads) + 2)}",
+        f"| median cost, CPU ms | {' | '.join(heads)} | ratio | holds | {' | '.join(PARTS.values())} |",
+        f"|---|{'---|' * (len(heads) + 2 + len(PARTS))}",
     ]
     for name, cost in last["costs_ms"].items():
         costs = [size["costs_ms"][name] for size in sizes]
         ratio = cost / first["costs_ms"][name]
         said = "yes" if holds(first["costs_ms"][name], cost) else "**no**"
-        rows.append(f"| {name} | {' | '.join(map(str, costs))} | {ratio:.2f} | {said} |")
+        parts = [f"{first[what][name]} to {last[what][name]}" if name in first[what] else "" for what in PARTS]
+        rows.append(f"| {name} | {' | '.join(map(str, costs))} | {ratio:.2f} | {said} | {' | '.join(parts)} |")
+    if NOTES.exists():
+        rows += ["", NOTES.read_text().rstrip()]
     return "\n".join(rows) + "\n"
 
 
