@@ -33,6 +33,7 @@ SOON_SAID = 600.0
 
 _CLASS = {"hardware": 3, "platform": 4, "network": 4, "storage": 4, "scheduler": 2, "software": 6}
 _RESOURCE = {"gpu_oom", "host_oom", "capacity"}
+_PORT = {"infiniband", "roce", "ethernet"}
 _NODE_DEATH = ("kernel.panic", "kernel.fatal", "cpu.", "memory.", "power.", "bmc.", "kernel.mce", "kernel.oops")
 
 
@@ -180,13 +181,14 @@ def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> boo
             continue
         if other.rule.id == SLOWDOWN:
             return True  # the whole job's, whichever rank's log told of it
-        if finding.node is None and finding.rule.blames == "none":
-            return True  # it speaks of the whole job itself
+        if finding.rule.blames == "peer" or (finding.node is None and finding.rule.blames == "none"):
+            return True  # it speaks of the whole job itself, or of another place than its own
         if other.node is not None and other.node not in attempt.nodes:
             if _at_once(finding, other):
                 return True
             continue
         only_there = other.node is None and other.nodes == (finding.node,)
+        only_there = only_there or any(p.peer == finding.node for p in other.placed if p.peer)
         same_device = finding.device is None or other.device is None or finding.device == other.device
         if same_device and (other.node == finding.node or only_there):
             return True
@@ -252,9 +254,10 @@ def _by_rule(cause: Finding, effect: Finding) -> bool:
     if cause.rule.domain == "hardware" and effect.rule.sub_domain in _RESOURCE and not _at_one_place(cause, effect):
         return False  # one node's hardware does not use up the memory, or the space, of another's
     if cause.rule.may_explain(effect.rule.id):
-        # One node's hardware does not break another node's, whatever a rule says of its own machine.
+        # One node's hardware or port does not break another node's, whatever a rule says of its own machine.
         elsewhere = bool(cause.node and effect.node) and cause.node != effect.node
-        return not (elsewhere and effect.role is Role.CAUSE and effect.rule.domain == "hardware")
+        broken = effect.role is Role.CAUSE and effect.rule.domain == "hardware"
+        return not (elsewhere and (broken or (_of_a_port(cause) and _of_a_port(effect))))
     if effect.role in (Role.SYMPTOM, Role.TEARDOWN, Role.CONFIRMATION):
         return True
     if not is_strong(cause):
@@ -263,6 +266,10 @@ def _by_rule(cause: Finding, effect: Finding) -> bool:
         return True
     same_node = bool(cause.node) and (cause.node == effect.node or effect.nodes == (cause.node,))
     return same_node and rank_class(cause) < rank_class(effect) and rank_class(cause) > 1
+
+
+def _of_a_port(finding: Finding) -> bool:
+    return finding.rule.domain == "network" and finding.rule.sub_domain in _PORT and finding.rule.blames == "node"
 
 
 def _at_one_place(one: Finding, other: Finding) -> bool:
@@ -417,7 +424,7 @@ def _settle(
     elif len(nodes) > 1 and not choice.ambiguous and set(nodes) >= set(attempt.nodes):
         choice.everywhere = True
         nodes = []
-    elif not choice.ambiguous and said_alike(roots[0], roots):
+    elif not choice.ambiguous and any(said_alike(one, roots) for one in roots):
         choice.roots, choice.shared, nodes = by_the_middle(roots), tuple(nodes), []
     # A container's name is no node's: what nothing maps to a node accuses none.
     choice.nodes = tuple(node for node in nodes if not attempt.nodes or node in attempt.nodes)

@@ -17,6 +17,7 @@ from engine import (
     causality,
     collective,
     crashes,
+    fabric,
     firewall,
     idle,
     outcome,
@@ -43,8 +44,8 @@ from engine.findings import (
     lapse_healed,
     lapse_persistent,
     place,
+    place_by_kernel_logs,
     place_daemons,
-    slowing,
 )
 from engine.lines import Line
 from engine.linklayer import Layers, decide_layers
@@ -56,6 +57,7 @@ from engine.rule import Rule
 from engine.ruleset import Ruleset
 from engine.scan import Hit, Scanner, StreamScan
 from engine.skew import Skews, launches, skews
+from engine.slowing import ending, slowing
 from engine.told import Told
 from engine.uptime import Boot, boot_by_header, boot_by_neighbours, boot_by_samples
 from engine.window import Window
@@ -109,7 +111,8 @@ def diagnose(
     progress = read_progress(read.scans, clocks, places, off, window)
     progress.slowdown = progress.slowdown or pauses.lengthened(progress.steps)
     placed += series.as_placed(measured, places)
-    decide_layers(placed, Layers(read.scans, places))
+    layers = Layers(read.scans, places)
+    decide_layers(placed, layers)
     dumps = collective.read_dumps(streams, places)
     stalled = stalls.read_reports(read.scans)
     missing = collective.who_is_missing(placed, dumps, places, streams, stalls.lagging(stalled))
@@ -128,19 +131,36 @@ def diagnose(
     refused = firewall.turned_away(placed, places)
     astray = addresses.out_of_reach(placed, places)
     crashed = crashes.own_crashes(placed)
+    severed = fabric.lost(placed)
     crossed = stalls.cross_waits(stalled)
-    facts = [*dumps.facts, *mismatch, *crossed, *missing.facts, *preparing, *stuck, *refused, *astray, *crashed]
-    placed += _concluded(facts, read, scanner, clocks)
+    facts = [
+        *dumps.facts,
+        *mismatch,
+        *crossed,
+        *missing.facts,
+        *preparing,
+        *stuck,
+        *refused,
+        *astray,
+        *crashed,
+        *severed,
+    ]
+    concluded = _concluded(facts, read, scanner, clocks)
+    decide_layers(concluded, layers)
+    placed += concluded
     placed += _told_by_progress(progress)
     blame_the_checked(placed)
     place_daemons(placed)
+    place_by_kernel_logs(placed)
     lapse_persistent(placed, window)
     trouble = refute.trouble_began(placed, progress, window)
     slowed_at = outcome.slowed_at(attempt, progress)
     if slowed_at is not None:
         # What makes pauses longer is said in them; what makes iterations slower may creep up before.
         in_pauses = progress.slowdown is not None and progress.slowdown.pauses
-        slowing(placed, slowed_at, SETTLE if in_pauses else AROUND)
+        slowing(placed, slowed_at, SETTLE if in_pauses else AROUND, progress.slow_for(window))
+    elif outcome.word_of(attempt) is Outcome.FAILED:
+        ending(placed)
     lapse_healed(placed, trouble, progress.last_at)
     findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
     stuck_since = missing.since if missing.since is not None else trouble

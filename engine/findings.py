@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from math import inf
@@ -30,8 +29,6 @@ SETTLE = 60.0
 
 AROUND = 3600.0
 """Seconds before a slow-down in which what it was slow by may have begun."""
-OFTEN = 3
-"""So often something passing must be said to have slowed a job down."""
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _ABOUT = re.compile(r"event: Kind=(?P<kind>Pod|Workload|Job|JobSet|PyTorchJob|MPIJob|RayJob) Object=(?P<name>\S+)")
@@ -154,6 +151,8 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
             resolved = Resolved(resolved.at, f"inherited: from {hit.inherited}")
         if hit.rule.family == "switch" and "node" not in hit.captures and not places.known(node):
             node = None  # a switch is no node of the job; whose port it was must be told by the line
+        if _written_elsewhere(hit, scan, node, places):
+            node = None
         peer = places.peer_of(hit.captures["peer"]) if hit.captures.get("peer") else None
         device = normal_device(hit.captures["device"]) if hit.captures.get("device") else None
         if rank is None and scan.stream.source is Source.SYSLOG:
@@ -180,6 +179,12 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
             one.aside = "the process belonged to another pod than the job's" if outside else _aside(one, places, window)
             out.append(one)
     return out
+
+
+def _written_elsewhere(hit: Hit, scan: StreamScan, node: str | None, places: Places) -> bool:
+    """Is the node only the one that wrote the job's log, and none of the job's: a launcher's, a submitter's?"""
+    of_job = scan.stream.source is Source.APPLOG and "node" not in hit.captures and bool(places.attempt.nodes)
+    return of_job and node is not None and not places.known(node) and node == places.stream_node(scan.stream)
 
 
 def _after_all(hit: Hit, at: float | None, ended: float | None) -> bool:
@@ -311,6 +316,18 @@ def place_daemons(placed: list[Placed]) -> None:
             one.node = node
 
 
+def place_by_kernel_logs(placed: list[Placed]) -> None:
+    """What the job's log says of no known node, and the system log of one node alone says too, is of that node."""
+    witnesses: dict[str, set[str]] = {}
+    for one in placed:
+        if one.hit.source is Source.SYSLOG and one.aside is None and one.node is not None and one.rule.blames == "node":
+            witnesses.setdefault(one.rule.id, set()).add(one.node)
+    for one in placed:
+        nodes = witnesses.get(one.rule.id, set())
+        if one.node is None and one.rank is None and one.hit.source is Source.APPLOG and len(nodes) == 1:
+            (one.node,) = nodes
+
+
 def _names_only_a_node(placed: Placed) -> bool:
     """Any rank may say it of that node."""
     return "node" in placed.hit.captures and "rank" not in placed.hit.captures
@@ -340,12 +357,14 @@ def lapse_persistent(placed: list[Placed], window: Window) -> None:
 def _bears_out(other: Placed, one: Placed) -> bool:
     """Does `other` show that the old condition `one` still held: at the same node, or by naming it as its peer?"""
     return (
-        other.aside is None and one.node in (other.node, other.peer) and _listed(other.rule.id, one.rule.persists_with)
+        other.aside is None and one.node in (other.node, other.peer) and listed(other.rule.id, one.rule.persists_with)
     )
 
 
 def lapse_healed(placed: list[Placed], trouble: float | None, last_progress: float | None) -> None:
-    """A condition that ended by itself (`cleared_by`) before the job was stuck did not stop it."""
+    """A condition that ended by itself (`cleared_by`) before the job was stuck did not stop it; nor one that the pod
+    it was said of got past, whatever came then.
+    """
     for one in placed:
         if one.aside or not one.rule.cleared_by or one.rule.degrades or one.at is None:
             continue
@@ -360,41 +379,24 @@ def lapse_healed(placed: list[Placed], trouble: float | None, last_progress: flo
         at = end.at or 0.0
         before_trouble = trouble is not None and at + SETTLE < trouble
         before_progress = last_progress is not None and at + SETTLE < last_progress
-        if before_trouble or before_progress or (trouble is None and at - one.at <= SETTLE):
+        overcome = "object" in one.hit.captures and "object" in end.hit.captures
+        if before_trouble or before_progress or overcome or (trouble is None and at - one.at <= SETTLE):
             one.aside = f"the condition ended by itself ({end.hit.text[:80]})"
 
 
-def slowing(placed: list[Placed], since: float, around: float = AROUND) -> None:
-    """What a job that slowed down at `since` may be slow by: what was said again and again from then on."""
-    told: Counter[tuple[str, str | None]] = Counter()
-    for one in placed:
-        if one.rule.slows and not one.aside and one.at is not None and one.at >= since - around:
-            told[one.rule.id, one.node] += OFTEN if one.hit.source is Source.METRIC else one.hit.count
-    in_all: Counter[str] = Counter()
-    most: Counter[str] = Counter()
-    for (rule_id, _), count in told.items():
-        in_all[rule_id] += count
-        most[rule_id] = max(most[rule_id], count)
-    for one in placed:
-        # Where one node says it again and again, another that says it once is no slower than usual.
-        if in_all[one.rule.id] >= OFTEN and told[one.rule.id, one.node] * 4 >= most[one.rule.id]:
-            one.rule = _slowing(one.rule)
-
-
-def _slowing(rule: Rule) -> Rule:
-    """The rule as a cause that slows down. That it passed each time does not speak against it."""
-    return msgspec.structs.replace(rule, role=Role.EITHER, degrades=True, cleared_by=())
-
-
 def _same_place(one: Placed, other: Placed) -> bool:
+    """Of one object of the cluster where both name one, else of one node, and of one device where both name one."""
+    here, there = one.hit.captures.get("object"), other.hit.captures.get("object")
+    if here is not None and there is not None:
+        return here == there
     return one.node == other.node and (one.device is None or other.device is None or one.device == other.device)
 
 
 def _clears(rule: Rule, other: str) -> bool:
-    return _listed(other, rule.cleared_by)
+    return listed(other, rule.cleared_by)
 
 
-def _listed(rule_id: str, patterns: Iterable[str]) -> bool:
+def listed(rule_id: str, patterns: Iterable[str]) -> bool:
     return any(rule_id == one or (one.endswith("*") and rule_id.startswith(one[:-1])) for one in patterns)
 
 

@@ -35,6 +35,8 @@ _WORDS = (
     (r"RUNNING|ACTIVE|SUSPENDED", Outcome.UNKNOWN),
 )
 _NOT_FAILED = (Outcome.SUCCEEDED, Outcome.UNKNOWN, Outcome.TIMED_OUT)
+_TAKEN_BACK = ("k8s.kueue-stopped", "k8s.drained")
+"""Evictions by somebody's decision: the workload had done nothing."""
 _ENDS = {
     "preemption": Outcome.PREEMPTED,
     "time_limit": Outcome.TIMED_OUT,
@@ -149,7 +151,7 @@ def by_root(view: View, choice: Choice) -> View:
         return _with(view, Outcome.FAILED, "it was put back in the queue because of what had failed")
     if view.outcome is Outcome.UNKNOWN:
         return _with(view, _ENDS.get(sub_domain, Outcome.FAILED), "")
-    if view.outcome is Outcome.PREEMPTED:
+    if view.outcome is Outcome.PREEMPTED and choice.roots[0].rule.id not in _TAKEN_BACK:
         return _with(view, Outcome.FAILED, "it was evicted for a reason of its own")
     if view.outcome is Outcome.TIMED_OUT and view.failed_word and sub_domain != "time_limit":
         return _with(view, Outcome.FAILED, "the limit only ended what had failed before")

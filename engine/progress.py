@@ -86,6 +86,12 @@ class Progress(msgspec.Struct):
             return added if added is None or self.last_at is None else max(added, self.last_at)
         return None
 
+    def slow_for(self, window: Window) -> float:
+        """Seconds for which iterations were slower, as far as is known; 0 where only pauses were longer."""
+        slow = self.slowdown
+        until = None if slow is None else slow.until if slow.until is not None else window.end or self.last_at
+        return 0.0 if slow is None or slow.pauses or until is None else max(until - slow.since, 0.0)
+
     @property
     def is_exact(self) -> bool:
         """Does the last line of progress have a time of its own?"""

@@ -74,6 +74,7 @@ class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     persists_with: tuple[str, ...] | None = None
     cleared_by: tuple[str, ...] | None = None
     degrades: bool | None = None
+    ends_by: tuple[str, ...] | None = None
     slows: bool | None = None
     layered: bool | None = None
     on_one_node: str | None = None
@@ -148,6 +149,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Seen before the start, it counts only beside one of these at the same node, or naming it as their peer."""
     cleared_by: tuple[str, ...]
     degrades: bool
+    ends_by: tuple[str, ...]
+    """What slows a job down has ended it where one node has it, and a job that failed shows one of these after it."""
     slows: bool
     """In a job that slowed down and went on it is a cause of that, whatever it is otherwise."""
     layered: bool
@@ -310,6 +313,7 @@ def build_rule(parts: dict[str, Any], status: str) -> Rule:
         persists_with=tuple(parts.get("persists_with") or ()),
         cleared_by=tuple(parts.get("cleared_by") or ()),
         degrades=bool(parts.get("degrades")),
+        ends_by=tuple(parts.get("ends_by") or ()),
         slows=bool(parts.get("slows")),
         layered=bool(parts.get("layered")),
         on_one_node=_pair(parts.get("on_one_node")),

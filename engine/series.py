@@ -32,6 +32,8 @@ _LAST = 1e10
 """No sample is later (the year 2286): such a number is not a time."""
 ALIKE = 2 / 3
 """At least this part of the others must be alike for one to be called an outlier."""
+OUTDONE = 30.0
+"""So many times faster another counter grows where this one's growth is only what comes of it."""
 LONG_UNUSED = 1800.0
 """Seconds for which a counter must have been looked at to be called unused."""
 _NODE_LABELS = (
@@ -214,6 +216,7 @@ class _Peers:
 
     def __init__(self, everyone: Sequence[Series]) -> None:
         self._everyone = everyone
+        self._most_risen: float | None = None
 
     @cached_property
     def _levels(self) -> dict[int, float]:
@@ -238,6 +241,13 @@ class _Peers:
             rates = [(id(s), _rates_if_counter(s)) for s in self._everyone]
             self._steps[direction] = {one for one, rate in rates if _step(spec, rate, direction) is not None}
         return len(self._everyone) - 1, len(self._steps[direction] - {id(mine)})
+
+    def most_risen(self, spec: MetricSpec) -> float:
+        """The highest rate a second to which a counter rose."""
+        if self._most_risen is None:
+            risen = (_risen(spec, s) for s in self._everyone)
+            self._most_risen = max((one.after for one in risen if one is not None), default=0.0)
+        return self._most_risen
 
     @cached_property
     def _steps(self) -> dict[int, set[int]]:
@@ -391,8 +401,26 @@ def _changed(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
     return None
 
 
-def _rate_rises(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
-    """A counter that grew by less than half of the threshold a second, and from some moment on by at least as much."""
+def _rate_rises(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
+    """A counter that grew by less than half of the threshold a second, and from some moment on by at least as much;
+    unless another one's does so by far more: then this one only feels it.
+    """
+    found = _risen(spec, series)
+    if found is None or found.after * OUTDONE < peers.most_risen(spec):
+        return None
+    said = f"grows by {found.after:.3g} a second instead of {found.before:.3g}"
+    return Seen(found.at, said, again=found.last)
+
+
+class _Risen(msgspec.Struct, frozen=True, gc=False):
+    at: float
+    last: float
+    """When the rate was last high."""
+    before: float
+    after: float
+
+
+def _risen(spec: MetricSpec, series: Series) -> _Risen | None:
     rate = _rates(series)
     if rate is series or len(rate.values) < 2 * spec.min_samples:
         return None
@@ -404,7 +432,8 @@ def _rate_rises(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None
     wrong = sum(high[:best]) + sum(not one for one in high[best:])
     if before >= spec.threshold / 2 or after < spec.threshold or wrong > 0.1 * len(high):
         return None
-    return Seen(rate.times[best], f"grows by {after:.3g} a second instead of {before:.3g}")
+    last = max(at for at, one in zip(rate.times, high, strict=True) if one)
+    return _Risen(rate.times[best], last, before, after)
 
 
 def _unused(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:

@@ -70,7 +70,7 @@ def test_everyday_lines_of_a_healthy_node_accuse_nobody(scanner: Scanner, line: 
 
 def test_an_end_from_outside_and_a_limit_of_the_job_blame_no_node(ruleset: Ruleset) -> None:
     blaming = [r.id for r in ruleset.rules if r.family in FAMILIES and r.sub_domain in NOBODY and r.blames != "none"]
-    assert blaming == ["dns.node-resolver-down"]  # which is the node's own
+    assert blaming == ["dns.node-resolver-down", "dns.servers-changed"]  # which are the node's own
 
 
 def test_every_example_of_a_cause_is_read_as_one_of_its_domain(ruleset: Ruleset, scanner: Scanner) -> None:
