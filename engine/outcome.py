@@ -145,6 +145,8 @@ def by_root(view: View, choice: Choice) -> View:
         return _with(view, Outcome.PREEMPTED, "its place was taken")
     if choice.roots[0].rule.id == "k8s.node-shutdown":
         return _with(view, Outcome.PREEMPTED, "its node was taken away")
+    if choice.roots[0].rule.id == "k8s.drained" and view.failed_word:
+        return _with(view, Outcome.PREEMPTED, "its node was emptied")
     if choice.domain == "scheduler" and sub_domain == "time_limit" and view.outcome is Outcome.FAILED:
         return _with(view, Outcome.TIMED_OUT, "its time was over")
     if view.outcome is Outcome.CANCELLED and view.requeued and not is_end(choice.roots[0]):
