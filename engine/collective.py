@@ -7,16 +7,14 @@ issued the one that the others wait in. Its conclusions are lines; rules/collect
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
 from engine.clock import Stamp
-from engine.dumps import MAX_DUMP, Dump, DumpError, entry_group, load_dump, number, read_dump
+from engine.dumps import MAX_DUMP, Call, Dump, DumpError, load_dump, read_dump
 from engine.facts import Fact
 from engine.findings import Placed
 from engine.lastwords import Words, last_words
@@ -103,8 +101,7 @@ def read_dumps(streams: Sequence[Stream], places: Places) -> Dumps:
     # Groups of one name are told apart by their ranks: a mesh gives each of its rows the same name.
     for name, ranks in sorted({(name, tuple(dump.groups.get(name, ()))) for dump in everyone for name in dump.last}):
         _compare_group(name, ranks, found)
-    for name in sorted({entry_group(e) for dump in found.dumps.values() for e in dump.entries if e.get("is_p2p")}):
-        _compare_pairs(name, found)
+    _compare_pairs(found)
     _cross_waits(found)
     return found
 
@@ -131,7 +128,8 @@ def _cross_waits(found: Dumps) -> None:
             f"where {len(other.waiting)} ranks issued {other.op} of group {other.group.split('/')[-1]}, "
             "and each side waits for the other"
         )
-        found.facts.append(_fact(text, found.dumps[rank], odd.group, odd.seq))
+        dump = found.dumps[rank]
+        found.facts.append(_fact(text, dump, _created(dump, odd.group, odd.seq)))
 
 
 def _compare_group(name: str, ranks: tuple[int, ...], found: Dumps) -> None:
@@ -153,26 +151,28 @@ def _compare_group(name: str, ranks: tuple[int, ...], found: Dumps) -> None:
         _waits(name, furthest, ahead, lagging, members, found)
     if lagging and len(lagging) <= len(members) / 2:
         op = _issued(members[ahead[0]], name, furthest)
+        stamp = _created(members[ahead[0]], name, furthest)
         for rank in lagging:
             text = (
                 f"collective lagging: pg={shown} rank={rank} never issued seq={furthest} "
-                f"{op[0] if op else 'collective'} "
+                f"{_told(op) if op else 'collective'} "
                 f"that {len(ahead)} ranks wait in; its last is {members[rank].last[name]}"
             )
-            found.facts.append(_fact(text, members[ahead[0]], name, furthest))
+            found.facts.append(_fact(text, members[ahead[0]], stamp))
         found.lagging += [rank for rank in lagging if rank not in found.lagging]
-    absent = [rank for rank in expected if rank not in found.dumps or (_active_only(found) and rank not in members)]
+    active = _active_only(found)
+    absent = [rank for rank in expected if rank not in found.dumps or (active and rank not in members)]
     if absent and not lagging and len(absent) <= len(expected) / 2:
-        waiting = [
-            d for d in members.values() if (_issued(d, name, furthest) or ("", "", "completed"))[2] != "completed"
-        ]
+        issued = [(d, _issued(d, name, furthest)) for d in members.values()]
+        waiting = [d for d, op in issued if op is not None and op.state != "completed"]
         if len(waiting) >= len(members) / 2:
+            stamp = _created(waiting[0], name, furthest)
             for rank in absent:
                 text = (
                     f"collective lagging: pg={shown} rank={rank} never issued seq={furthest} collective "
                     f"that others wait in; it {'has no record of the group' if rank in found.dumps else 'left no dump'}"
                 )
-                found.facts.append(_fact(text, waiting[0], name, furthest))
+                found.facts.append(_fact(text, waiting[0], stamp))
             found.lagging += [rank for rank in absent if rank not in found.lagging]
 
 
@@ -181,25 +181,31 @@ def _waits(
 ) -> None:
     """Note who of a group is in a collective that others never came to."""
     issued = {rank: _issued(members[rank], name, seq) for rank in ahead}
-    stuck = {rank: op for rank, op in issued.items() if op is not None and op[2] != "completed"}
+    stuck = {rank: op for rank, op in issued.items() if op is not None and op.state != "completed"}
     if stuck:
-        op = stuck[min(stuck)][0]
+        op = _told(stuck[min(stuck)])
         found.waits.append(Wait(name, seq, op, tuple(sorted(stuck)), tuple(lagging)))
 
 
 def _active_only(found: Dumps) -> bool:
     """Were only collectives that still ran written down? Then a rank without any of a group waits in none of it."""
-    return all(entry["state"] != "completed" for dump in found.dumps.values() for entry in dump.entries)
+    return all(entry.state != "completed" for dump in found.dumps.values() for entry in dump.entries)
 
 
-def _compare_pairs(name: str, found: Dumps) -> None:
+def _compare_pairs(found: Dumps) -> None:
     """Point-to-point calls that wait for each other: two ranks that both send, or both receive, and nobody answers."""
-    waiting: dict[tuple[str, int, int], tuple[Dump, dict[str, Any]]] = {}
+    groups: dict[str, dict[tuple[str, int, int], tuple[Dump, Call]]] = {}
     for dump in found.dumps.values():
         for entry in dump.entries:
-            call = _PAIR.search(str(entry.get("profiling_name")))
-            if call and entry.get("is_p2p") and entry.get("state") != "completed" and entry_group(entry) == name:
-                waiting[call["op"], int(call["me"]), int(call["peer"])] = (dump, entry)
+            if entry.is_p2p and entry.state != "completed" and (call := _PAIR.search(entry.op)):
+                me, peer = whole(call["me"]), whole(call["peer"])
+                if me is not None and peer is not None:
+                    groups.setdefault(entry.group, {})[call["op"], me, peer] = (dump, entry)
+    for name, waiting in sorted(groups.items()):
+        _compare_waiting(name, waiting, found)
+
+
+def _compare_waiting(name: str, waiting: dict[tuple[str, int, int], tuple[Dump, Call]], found: Dumps) -> None:
     for op, me, peer in sorted(waiting):
         if me < peer and (op, peer, me) in waiting:
             answer = "recv" if op == "send" else "send"
@@ -208,23 +214,20 @@ def _compare_pairs(name: str, found: Dumps) -> None:
             dump, entry = waiting[op, me, peer]
             other = waiting[op, peer, me][0]
             text = (
-                f"collective mismatch: pg={name.split('/')[-1]} seq={number(entry.get('p2p_seq_id'))} rank={dump.rank} "
+                f"collective mismatch: pg={name.split('/')[-1]} seq={entry.p2p_seq} rank={dump.rank} "
                 f"issued {op} to rank {other.rank} where 1 ranks issued {op} back, and neither posted the {answer}"
             )
-            found.facts.append(_fact(text, dump, name, number(entry.get("collective_seq_id"))))
+            found.facts.append(_fact(text, dump, _created(dump, name, entry.seq)))
 
 
 def _mismatch(name: str, shown: str, members: dict[int, Dump], found: Dumps) -> bool:
     """The first sequence number at which the ranks issued different things; True when there is one."""
-    numbers = sorted(
-        {number(e.get("collective_seq_id")) for d in members.values() for e in d.entries if entry_group(e) == name}
-    )
-    for seq in numbers:
-        issued = {rank: _issued(dump, name, seq) for rank, dump in members.items()}
-        kinds = {rank: op[:2] if _fixed_size(op[0]) else (op[0], "") for rank, op in issued.items() if op}
-        if len(set(kinds.values())) < 2:
+    for seq in sorted({seq for dump in members.values() for seq in dump.issued.get(name, ())}):
+        issued = {rank: op for rank, dump in members.items() if (op := _issued(dump, name, seq)) is not None}
+        if len({(op.op, op.sizes) for op in issued.values()}) < 2:
             continue
-        if all(op is None or op[2] == "completed" for op in issued.values()):
+        kinds = {rank: (_told(op), op.sizes if _fixed_size(op.op) else "") for rank, op in issued.items()}
+        if len(set(kinds.values())) < 2 or all(op.state == "completed" for op in issued.values()):
             continue
         counts = Counter(kinds.values())
         usual = max(counts, key=lambda kind: (counts[kind], kind))
@@ -235,7 +238,7 @@ def _mismatch(name: str, shown: str, members: dict[int, Dump], found: Dumps) -> 
                     f"collective mismatch: pg={shown} seq={seq} rank={rank} issued {odd[0]} {odd[1]} "
                     f"where {counts[usual]} ranks issued {usual[0]} {usual[1]}"
                 )
-                found.facts.append(_fact(text, members[rank], name, seq))
+                found.facts.append(_fact(text, members[rank], _created(members[rank], name, seq)))
         return True
     return False
 
@@ -245,29 +248,22 @@ def _fixed_size(op: str) -> bool:
     return op.split(":")[-1].lower().replace("_", "").startswith(_SAME_SIZES)
 
 
-def _issued(dump: Dump, name: str, seq: int) -> tuple[str, str, str] | None:
-    """Operation, sizes and state of one collective of a rank."""
-    for entry in reversed(dump.entries):
-        if not entry.get("is_p2p") and number(entry.get("collective_seq_id")) == seq and entry_group(entry) == name:
-            sizes = json.dumps(entry.get("input_sizes"), separators=(",", ":"))
-            return (
-                str(entry.get("profiling_name") or "?").replace(" ", "_"),
-                sizes.replace(" ", ""),
-                str(entry.get("state")),
-            )
-    return None
+def _issued(dump: Dump, name: str, seq: int) -> Call | None:
+    """What a rank issued in a group under a sequence number."""
+    return dump.issued.get(name, {}).get(seq)
 
 
-def _fact(text: str, dump: Dump, name: str, seq: int) -> Fact:
-    created = next(
-        (
-            e.get("time_created_ns")
-            for e in dump.entries
-            if number(e.get("collective_seq_id")) == seq and entry_group(e) == name
-        ),
-        None,
-    )
-    stamp = Stamp("epoch", created / 1e9, 0) if created and created > 0 else None
+def _told(call: Call) -> str:
+    return (call.op or "?").replace(" ", "_")
+
+
+def _created(dump: Dump, name: str, seq: int) -> Stamp | None:
+    """When the rank issued it first."""
+    created = next((e.created_ns for e in dump.entries if e.seq == seq and e.group == name), 0)
+    return Stamp("epoch", created / 1e9, 0) if created > 0 else None
+
+
+def _fact(text: str, dump: Dump, stamp: Stamp | None) -> Fact:
     return Fact(printable(text), 0, 1, stamp, None, "collective", {"stream": dump.stream.name})
 
 
