@@ -47,9 +47,9 @@ from engine.findings import (
     place_by_kernel_logs,
     place_daemons,
 )
-from engine.lines import Line
+from engine.lines import Line, printable
 from engine.linklayer import Layers, decide_layers
-from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream
+from engine.model import Attempt, Diagnosis, Outcome, Source, SourceReport, Stream, Workload
 from engine.origin import Places
 from engine.parallel import UnreadableError, scan_all
 from engine.progress import Progress, Step, read_progress
@@ -101,6 +101,7 @@ def diagnose(
     reported there, never raised. `threads`: processors that may be used at once; they change how soon the answer
     comes, not the answer.
     """
+    attempt = _readable(attempt)
     streams = sorted(streams, key=lambda s: s.name)
     scanner = scanner_of(ruleset)
     read = _read(attempt, streams, scanner, threads)
@@ -201,6 +202,18 @@ def diagnose(
             coverage=coverage(read.scans, measured, dumps, read.facts, clocks, reports, attempt, places),
             ruleset=ruleset.fingerprint,
         )
+    )
+
+
+def _readable(attempt: Attempt) -> Attempt:
+    """With the words of its owner and its scheduler as they may be shown: anyone may write control characters there."""
+    workload = attempt.workload
+    return msgspec.structs.replace(
+        attempt,
+        workload=Workload(**{key: printable(getattr(workload, key)) for key in Workload.__struct_fields__}),
+        state=printable(attempt.state),
+        exit_code=attempt.exit_code and printable(attempt.exit_code),
+        reason=attempt.reason and printable(attempt.reason),
     )
 
 

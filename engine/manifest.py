@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from engine.clock import LAST_YEAR
+from engine.lines import printable
 from engine.model import Attempt, Workload
 
 MAX_MANIFEST = 16 * 2**20
@@ -22,8 +23,9 @@ def parse_attempt(content: bytes) -> Attempt:
     Every value is read as it is written: YAML would make a number of the exit code ``1:0`` and of the host ``1e3``.
     """
     document = _mapping_of(content)
-    if document.get("schema", "1") != "1":
-        raise BundleError(f"attempt.yaml: schema: {short(document['schema'])} is not known, only 1")
+    schema = _word(document, "schema") if "schema" in document else "1"
+    if schema != "1":
+        raise BundleError(f"attempt.yaml: schema: {short(schema)} is not known, only 1")
     workload, attempt = _section(document, "workload"), _section(document, "attempt")
     if _word(workload, "workload.id") is None:
         raise BundleError("attempt.yaml: workload.id: is missing")
@@ -85,7 +87,7 @@ def _nodes(attempt: dict[str, Any]) -> tuple[str, ...]:
         raise BundleError("attempt.yaml: attempt.nodes: must be a list of host names")
     if len(nodes) > MAX_NODES:
         raise BundleError(f"attempt.yaml: attempt.nodes: more than {MAX_NODES}")
-    return tuple(dict.fromkeys(node.strip() for node in nodes))
+    return tuple(dict.fromkeys(printable(node.strip()) for node in nodes))
 
 
 def _whole(section: dict[str, Any], key: str, low: int, high: int) -> int | None:
@@ -110,7 +112,8 @@ def _time(section: dict[str, Any], key: str) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def short(value: object) -> str:
+def short(value: str | None) -> str:
+    """A text for a message. Never what YAML may hold else: written out, a few aliases of aliases fill the memory."""
     return repr(value)[:80]
 
 

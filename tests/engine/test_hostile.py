@@ -33,6 +33,7 @@ few = settings(max_examples=60, deadline=None, suppress_health_check=list(Health
 ATTEMPT = Attempt(workload=Workload(id="1"), nodes=("node-01", "node-02"), gpus_per_node=8)
 STREAM = Stream(name="x/y_3", source=Source.METRIC, open=lambda: None, size=0, rank=3)  # type: ignore[arg-type, return-value]
 
+UNREADABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]")
 PIECES = [
     *(b"\x1b[31m", b"\x1b]0;", b"\x07", b"\r", b"\x00", b"\xff\xfe", b"\xf0\x9f", b"\xef\xbb\xbf", b"\t", b"  ", b" "),
     *(
@@ -107,7 +108,7 @@ def test_any_bytes_are_a_line(raw: bytes) -> None:
     assert line.rank is None or 0 <= line.rank < 10**9
     for stamp in line.stamps:
         rfc3339(StreamClock(1.7e9, 1.7e9 + 3600, [(stamp, line.text)]).resolve(stamp).at)
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]", printable(line.text))
+    assert not UNREADABLE.search(printable(line.text))
 
 
 @quick
@@ -242,6 +243,20 @@ def test_any_damage_to_a_real_attempt_is_survived(name: str, seed: int, data: st
         content = content[:at] + data.draw(noise) + content[at + data.draw(st.integers(0, 40)) :]
     evidence.files[target] = content
     told(evidence)
+
+
+@pytest.mark.parametrize("key", ["state", "exit_code", "reason", "nodes"])
+def test_what_the_scheduler_tells_cannot_command_a_terminal(key: str) -> None:
+    odd = "1\x1b[2J\u202e\x07"
+    nodes = ["node-01", odd] if key == "nodes" else ["node-01"]
+    log = "2026-11-03 02:30:00 node-01 kernel: NVRM: Xid (PCI:0000:61:00): 79, pid=1, GPU has fallen off the bus.\n"
+    evidence = attempt({"syslog/node-01.log": log}, nodes=nodes)
+    evidence.document["attempt"] |= {} if key == "nodes" else {key: odd}
+    evidence.document["workload"] |= {"name": odd, "user": odd}
+    found = evidence.diagnosed(ruleset())
+    for form in (as_text, as_markdown):
+        assert not UNREADABLE.search(form(found))
+    assert not UNREADABLE.search(repr(found.attempt).encode().decode("unicode_escape"))
 
 
 ENVELOPES = [
