@@ -17,6 +17,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, cast
 
@@ -317,14 +318,30 @@ def place_of(name: str, source: Source, nodes: Sequence[str]) -> tuple[str | Non
 
 
 def match_node(text: str, nodes: Sequence[str]) -> str | None:
-    """The node that `text` names, with or without its domain; the longest name wins."""
-    forms = {node: [node] for node in nodes}
+    """The node that `text` names as a whole word, with or without its domain; the longest name wins."""
+    forms, lengths = _forms(tuple(nodes))
+    named = [
+        node
+        for begin in (found.start() for found in _WORD_BEGINS.finditer(text))
+        for length in lengths
+        if _WORD_ENDS.match(text, begin + length)
+        for node in forms.get(text[begin : begin + length], ())
+    ]
+    return nodes[max(named, key=lambda node: (len(nodes[node]), -node))] if named else None
+
+
+_WORD_BEGINS = re.compile(r"(?<![A-Za-z0-9])(?=.)", re.DOTALL)
+_WORD_ENDS = re.compile(r"(?![A-Za-z0-9]|-\d)")
+"""Nothing follows that makes it another name."""
+
+
+@lru_cache(maxsize=64)
+def _forms(nodes: tuple[str, ...]) -> tuple[dict[str, list[int]], tuple[int, ...]]:
+    """What the nodes are called -> their places in the list, and how long these names are."""
+    forms: dict[str, list[int]] = {}
+    places = {node: place for place, node in reversed(list(enumerate(nodes)))}
+    for node, place in places.items():
+        forms.setdefault(node, []).append(place)
     for head, node in short_names(nodes).items():
-        forms[node].append(node[: len(head)])
-    named = [node for node in nodes if any(_stands_in(form, text) for form in forms[node])]
-    return max(named, key=len, default=None)
-
-
-def _stands_in(name: str, text: str) -> bool:
-    """As a whole word, with nothing after it that makes it another name."""
-    return re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9]|-\d)", text) is not None
+        forms.setdefault(node[: len(head)], []).append(places[node])
+    return forms, tuple(sorted({len(form) for form in forms if form}))

@@ -8,6 +8,8 @@ from itertools import product
 
 MOST = 100_000
 """Names that one list may stand for: more is a mistake, or meant to do harm."""
+LONGEST = 255
+"""Characters of a name, as DNS allows: numbers with zeros before them, and many names of much text, would be large."""
 _ITEM = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _NUMBERED = re.compile(r"(.*?)([0-9]+)")
 
@@ -82,6 +84,8 @@ def _expanded(part: str, most: int) -> list[str]:
     size = 1
     for choice in choices:
         size *= len(choice)
+    if sum(max(map(len, choice)) for choice in choices) > LONGEST:
+        raise BadHostlist(f"a name of more than {LONGEST} characters")
     if size > most:
         raise BadHostlist(f"more than {MOST} names")
     return ["".join(chosen) for chosen in product(*choices)]
@@ -92,7 +96,7 @@ def _numbers(inside: str) -> list[str]:
     found: list[str] = []
     for item in inside.split(","):
         match = _ITEM.fullmatch(item)
-        if match is None:
+        if match is None or len(item) > LONGEST:
             raise BadHostlist(f"no number and no range: {item[:40]!r}")
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low:

@@ -60,8 +60,11 @@ class Places:
         self.ranks: dict[int, str] = {}
         self.gpus: dict[int, str] = {}
         """rank -> PCI bus id of its GPU"""
+        self._on_bus: dict[str, list[int]] = {}
         self.assumed_ranks = True
         self.pod_ranks: dict[str, int] = {}
+        self._stream_nodes: dict[tuple[str, str | None], str | None] = {}
+        self._position = {node: position for position, node in enumerate(attempt.nodes)}
         self._own_objects: dict[str, set[str]] = {}
         """kind -> names of the job's own objects of the cluster"""
         for stream in streams:
@@ -92,6 +95,7 @@ class Places:
             self.jobs |= {found[0] for name in names if (found := _NUMBER.match(name))}
 
     def learn_facts(self, facts: Iterable[Fact]) -> None:
+        self._stream_nodes.clear()
         for fact in facts:
             own = _OWN.match(fact.text)
             if own:
@@ -144,7 +148,7 @@ class Places:
                 # A sub-communicator counts its own ranks: the envelope's rank is the global one.
                 rank = rank if rank is not None else named
                 if "bus" in captures and rank is not None:
-                    self.gpus.setdefault(rank, bus_id(captures["bus"]))
+                    self._learn_gpu(rank, bus_id(captures["bus"]))
                 node = self.known(captures.get("node")) or host
                 if node and (line.rank is not None or "node" in captures or self._whole_job(captures)):
                     self.learn_rank(rank, node)
@@ -152,6 +156,11 @@ class Places:
                 node = host or (self.ranks.get(rank) if rank is not None else None)
                 if node:
                     self._learn_address(captures["ip"], node)
+
+    def _learn_gpu(self, rank: int, bus: str) -> None:
+        if rank not in self.gpus:
+            self.gpus[rank] = bus
+            self._on_bus.setdefault(bus, []).append(rank)
 
     def _learn_address(self, ip: str, node: str) -> None:
         """An address that several nodes have, as bridges do, is no node's."""
@@ -193,18 +202,18 @@ class Places:
 
     def stream_node(self, stream: Stream) -> str | None:
         """The node of a whole stream: by its name, or by the pod that it is named after."""
+        key = stream.name, stream.node
+        if key not in self._stream_nodes:  # asked for every line, and a large job has many pods
+            self._stream_nodes[key] = self._find_stream_node(stream)
+        return self._stream_nodes[key]
+
+    def _find_stream_node(self, stream: Stream) -> str | None:
         if stream.node:
             return self.known(stream.node) or stream.node
         stem = stream.name.rsplit("/", 1)[-1]
-        best = None
-        for pod, node in self.pods.items():
-            if (
-                stem.startswith(pod)
-                and not stem[len(pod) : len(pod) + 1].isalnum()
-                and (best is None or len(pod) > len(best[0]))
-            ):
-                best = (pod, node)
-        return (self.known(best[1]) or best[1]) if best else None
+        ends = (end for end in range(len(stem), 0, -1) if not stem[end : end + 1].isalnum())
+        pod = next((stem[:end] for end in ends if stem[:end] in self.pods), None)
+        return None if pod is None else self.known(self.pods[pod]) or self.pods[pod]
 
     def node_of(self, line: Line, stream: Stream, captures: dict[str, str], rank: int | None) -> str | None:
         """The node that a line speaks for: what it names itself, then its host, pod, rank, address; last its stream."""
@@ -238,8 +247,8 @@ class Places:
             return line.mentioned_rank
         if line.local_rank is not None and self.attempt.gpus_per_node:
             node = self.stream_node(stream)
-            if node in self.attempt.nodes:
-                return self.attempt.nodes.index(node) * self.attempt.gpus_per_node + line.local_rank
+            if node in self._position:
+                return self._position[node] * self.attempt.gpus_per_node + line.local_rank
             if len(self.attempt.nodes) == 1:
                 return line.local_rank
         return None
@@ -248,8 +257,7 @@ class Places:
         """The rank whose GPU has this bus id on this node, as NCCL told when it began."""
         if node is None or device is None:
             return None
-        found = [rank for rank, bus in self.gpus.items() if bus == device and self.ranks.get(rank) == node]
-        return min(found, default=None)
+        return min((rank for rank in self._on_bus.get(device, ()) if self.ranks.get(rank) == node), default=None)
 
     def peer_of(self, peer: str) -> str | None:
         """The node that ``10.1.2.3<41822>``, ``[node-01]:29500`` or ``rank 7`` names, if it is one of the job."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 
 from engine.progress import Slowdown, Step, longest_lane
@@ -31,9 +31,15 @@ def lengthened(steps: Sequence[Step]) -> Slowdown | None:
         return None
     usual = median(length for _, length, _ in gaps)
     pauses = [(at, length, step) for at, length, step in gaps if length > max(LEAST, TIMES * usual)]
+    lengths = [length for _, length, _ in pauses]
+    longest = list(accumulate(lengths, max))
+    shortest = list(accumulate(reversed(lengths), min))[::-1]
     for cut in range(BEFORE, len(pauses) - AFTER + 1):
-        was, became = [p[1] for p in pauses[:cut]], [p[1] for p in pauses[cut:]]
-        if median(became) < LONGER * median(was) or min(became) < APART * max(was):
+        # First what costs nothing: few cuts have all longer ones behind them, so that medians are sought of few.
+        if shortest[cut] < APART * longest[cut - 1]:
+            continue
+        was, became = lengths[:cut], lengths[cut:]
+        if median(became) < LONGER * median(was):
             continue
         began, _, step = pauses[cut]
         rest = (lane[-1].at or began) - began

@@ -6,7 +6,7 @@ A signal's text is a sentence with the series, the values and the time, so that 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -19,6 +19,7 @@ import msgspec
 from engine.clock import Stamp, StreamClock
 from engine.findings import Placed
 from engine.lines import Line
+from engine.medians import median_of_others
 from engine.model import Role, Source, Stream
 from engine.origin import Places, normal_device
 from engine.ruleset import Matcher, MetricSpec, Rule, Ruleset, build_rule
@@ -122,7 +123,7 @@ def _parse(content: bytes, stream: Stream, places: Places) -> Iterable[Series]:
     results = data.get("result", []) if isinstance(data, dict) else data
     if not isinstance(results, list):
         raise ValueError("no result list: not the answer of a Prometheus query")
-    position, line = 0, 1
+    position, line, labelled = 0, 1, True
     for result in results:
         named = result.get("metric", {}) if isinstance(result, dict) else None
         if not isinstance(named, dict):
@@ -130,7 +131,9 @@ def _parse(content: bytes, stream: Stream, places: Places) -> Iterable[Series]:
         labels = {str(k): str(v)[:1000] for k, v in named.items()}
         pairs = result.get("values") or ([result["value"]] if result.get("value") else [])
         times, values = _numbers(pairs)
-        found = max(content.find(b'"metric"', position), position)
+        # Sought no more once there is none: that would look through the rest of the file for every result.
+        found = content.find(b'"metric"', position) if labelled else -1
+        labelled, found = found >= 0, max(found, position)
         line += content.count(b"\n", position, found)
         position = found
         node = _node(labels, places)
@@ -227,20 +230,41 @@ class _Peers:
     def _growths(self) -> dict[int, float]:
         return {id(s): max(s.values[-1] - s.values[0], 0.0) for s in self._everyone if len(s.values) > 1}
 
-    def levels(self, mine: Series) -> list[float]:
-        """Usual values of the others."""
-        return [level for other, level in self._levels.items() if other != id(mine)]
+    @cached_property
+    def levels(self) -> list[float]:
+        """Usual values of all, in order."""
+        return sorted(self._levels.values())
 
-    def growths(self, mine: Series) -> list[float]:
-        """By how much the others grew."""
-        return [growth for other, growth in self._growths.items() if other != id(mine)]
+    @cached_property
+    def growths(self) -> list[float]:
+        """By how much all grew, in order."""
+        return sorted(self._growths.values())
+
+    def growth(self, mine: Series) -> float:
+        return self._growths[id(mine)]
+
+    def spread(self, usual: float, own: float) -> float:
+        """How far the others' usual values are from theirs together, in the middle."""
+        if usual not in self._spreads:
+            self._spreads[usual] = sorted(abs(level - usual) for level in self.levels)
+        return median_of_others(self._spreads[usual], abs(own - usual))
+
+    def within(self, usual: float, near: float) -> int:
+        """How many usual values are as near as that to what is usual."""
+        return bisect_right(self._spreads[usual], near)
 
     def stepped(self, mine: Series, spec: MetricSpec, direction: int) -> tuple[int, int]:
         """How many of the others there are, and how many of them changed their level alike."""
         if direction not in self._steps:
             rates = [(id(s), _rates_if_counter(s)) for s in self._everyone]
             self._steps[direction] = {one for one, rate in rates if _step(spec, rate, direction) is not None}
-        return len(self._everyone) - 1, len(self._steps[direction] - {id(mine)})
+        stepped = self._steps[direction]
+        return len(self._everyone) - 1, len(stepped) - (id(mine) in stepped)
+
+    @cached_property
+    def _spreads(self) -> dict[float, list[float]]:
+        """The others' usual value, which is one of two or three whoever asks -> how far all are from it."""
+        return {}
 
     def most_risen(self, spec: MetricSpec) -> float:
         """The highest rate a second to which a counter rose."""
@@ -314,8 +338,7 @@ def _increase(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
     least = max(spec.threshold, 1e-9)
     if first is None or grown < least:
         return None
-    others = peers.growths(series)
-    if others and grown < 5 * median(others):
+    if len(peers.growths) > 1 and grown < 5 * median_of_others(peers.growths, peers.growth(series)):
         return None
     return Seen(series.times[first], f"grows by {grown:g}", series.times[last], series.times[last])
 
@@ -373,20 +396,23 @@ def _stepped(spec: MetricSpec, series: Series, peers: _Peers, direction: int) ->
 
 
 def _outlier(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
-    others = peers.levels(series)
-    mine = _rates_if_counter(series)
-    if len(others) < 3 or len(mine.values) < 3:
+    mine, others = _rates_if_counter(series), len(peers.levels) - 1
+    if others < 3 or len(mine.values) < 3:
         return None
-    usual, own = median(others), median(mine.values)
-    spread = median([abs(o - usual) for o in others]) or abs(usual) * 0.02
+    own = median(mine.values)
+    usual = median_of_others(peers.levels, own)
+    far = abs(own - usual)
+    if usual == 0 or far / abs(usual) < spec.threshold:
+        return None
+    if far < 6 * (peers.spread(usual, own) or abs(usual) * 0.02):
+        return None
     # Where the others are not of one mind, none is the odd one out: half of the nodes may be slow.
-    if sum(abs(o - usual) <= abs(usual) * spec.threshold / 2 for o in others) < ALIKE * len(others):
-        return None
-    if usual == 0 or abs(own - usual) / abs(usual) < spec.threshold or abs(own - usual) < 6 * spread:
+    near = abs(usual) * spec.threshold / 2
+    if peers.within(usual, near) - (far <= near) < ALIKE * others:
         return None
     odd = [t for t, v in zip(mine.times, mine.values, strict=True) if abs(v - usual) / abs(usual) >= spec.threshold]
     odd = odd or [mine.times[0]]
-    return Seen(odd[0], f"is {own:g} where its {len(others)} peers are at {usual:g}", odd[-1])
+    return Seen(odd[0], f"is {own:g} where its {others} peers are at {usual:g}", odd[-1])
 
 
 def _changed(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
@@ -441,7 +467,7 @@ def _unused(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
     lasted = series.times[-1] - series.times[0]
     most = spec.threshold * lasted
     grown = series.values[-1] - series.values[0]
-    if lasted < LONG_UNUSED or not 0 <= grown <= most or any(growth > most for growth in peers.growths(series)):
+    if lasted < LONG_UNUSED or not 0 <= grown <= most or peers.growths[-1] > most:
         return None
     return Seen(series.times[0], f"grows by {grown:g} in {lasted / 60:.0f} min")
 

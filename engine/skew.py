@@ -15,6 +15,7 @@ import msgspec
 
 from engine.clock import WITH_THE_JOB, StreamClock
 from engine.lines import FARTHEST_ZONE, ZONE_GRID
+from engine.medians import median_of_others
 from engine.model import Source
 from engine.origin import Places
 from engine.scan import Mark, StreamScan
@@ -129,13 +130,17 @@ def _by_steps(
             if node is not None and number is not None and at is not None:
                 step = (mark.rule.id, number)
                 taken[node][step] = min(at, taken[node].get(step, at))
+    everyone: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for steps in taken.values():
+        for step, at in steps.items():
+            everyone[step].append(at)
+    for times in everyone.values():
+        times.sort()
     found: dict[str, float] = {}
     for node, steps in taken.items():
-        apart, judges = list[float](), len(taken) - 1
-        for step, at in steps.items():
-            others = [theirs[step] for other, theirs in taken.items() if other != node and step in theirs]
-            apart += [at - median(others)] if others else []
-            judges = min(judges, len(others)) if others else judges
+        shared = [(at, everyone[step]) for step, at in steps.items() if len(everyone[step]) > 1]
+        apart = [at - median_of_others(times, at) for at, times in shared]
+        judges = min((len(times) - 1 for _, times in shared), default=len(taken) - 1)
         off = median(apart) if apart else 0.0
         if len(apart) < LEAST_STEPS or sum(abs(one - off) > ALIKE for one in apart) > 0.05 * len(apart):
             continue
@@ -151,11 +156,11 @@ def _by_steps(
 def _by_ends(spans: Spans, window: Window, stepped: Mapping[str, float]) -> dict[str, float]:
     """How far a node's clock is off by when its log begins and ends, where that is outside the job's time."""
     found: dict[str, float] = {}
+    begins, ends = sorted(first for first, _ in spans.values()), sorted(last for _, last in spans.values())
     for node, (first, last) in spans.items():
-        others = [span for other, span in spans.items() if other != node]
-        if node in stepped or not others:
+        if node in stepped or len(spans) < 2:
             continue
-        early, late = first - median(one for one, _ in others), last - median(one for _, one in others)
+        early, late = first - median_of_others(begins, first), last - median_of_others(ends, last)
         off = (early + late) / 2
         if LEAST < abs(off) < MOST and abs(early - late) < ENDS_ALIKE and _leaves((first, last), off, window):
             found[node] = off

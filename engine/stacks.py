@@ -7,7 +7,8 @@ others wait for, and their frames say in what.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -131,7 +132,8 @@ def elsewhere(scans: Sequence[StreamScan], missing: Missing, places: Places) -> 
                 helpers.setdefault(stack.owner, []).append(stack)
             elif stack.frames and (stack.rank is not None or stack.process):
                 latest[stack.owner] = stack
-    outside = [stack for stack in latest.values() if not _waits(stack, latest.values())]
+    standing = Counter(_innermost(stack) for stack in latest.values())
+    outside = [stack for stack in latest.values() if not _waits(stack, standing[_innermost(stack)], len(latest))]
     alone = bool(latest) and all(stack.rank in missing.ranks for stack in latest.values())
     if not outside or not (alone or (len(latest) >= 3 and len(outside) <= len(latest) / 4)):
         return []
@@ -139,12 +141,19 @@ def elsewhere(scans: Sequence[StreamScan], missing: Missing, places: Places) -> 
     return [_fact(stack, helpers.get(stack.owner, []), missing, places) for stack in in_order[:4]]
 
 
-def _waits(stack: Stack, everyone: Collection[Stack]) -> bool:
-    """Does the process wait in a collective, or for its GPU? Where frames of C don't show, most stand at one place."""
+def _innermost(stack: Stack) -> tuple[str, ...]:
+    """The place at which a process stands."""
+    return tuple(stack.frames[:3])
+
+
+def _waits(stack: Stack, alike: int, everyone: int) -> bool:
+    """Does the process wait in a collective, or for its GPU? Where frames of C don't show, most stand at one place.
+
+    `alike`: so many of `everyone` stand where it does.
+    """
     if any(_COLLECTIVE.search(frame) for frame in stack.frames[:6]) or _FOR_THE_GPU.match(stack.frames[0]):
         return True
-    alike = sum(other.frames[:3] == stack.frames[:3] for other in everyone)
-    return alike >= LEAST and alike >= MANY * len(everyone) and _phase(stack) == "code"
+    return alike >= LEAST and alike >= MANY * everyone and _phase(stack) == "code"
 
 
 def _fact(stack: Stack, helpers: Sequence[Stack], missing: Missing, places: Places) -> Fact:

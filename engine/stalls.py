@@ -57,8 +57,9 @@ def _first_and_last(scan: StreamScan, said: Sequence[Hit]) -> tuple[Report, Repo
     last: Report | None = None
     headed = {hit.line: hit for hit in said}
     for block in blocks(scan.stream):
+        number, counted = block.line, block.start
         for heading in _HEADING.finditer(block.data, block.start, block.end):
-            number = block.line + line_ends(block.data, block.start, heading.start())
+            number, counted = number + line_ends(block.data, counted, heading.start()), heading.start()
             hit = headed.get(number - 1) or headed.get(number)
             waited = elapsed_of(hit.captures) if hit else 0.0
             place = block.data.rfind(b"\n", block.start, heading.start()) + 1 or block.start
@@ -82,12 +83,24 @@ def _lacks(block: Block, start: int) -> dict[int, frozenset[str]]:
 
 def _sides(report: Report) -> list[tuple[set[int], set[str]]]:
     """Ranks that lack the same tensors, or overlapping ones: the fewest first."""
-    sides: list[tuple[set[int], set[str]]] = []
-    for rank, names in sorted(report.lacks.items()):
-        alike = [side for side in sides if side[1] & names]
-        joined = ({rank}.union(*(side[0] for side in alike)), set(names).union(*(side[1] for side in alike)))
-        sides = [side for side in sides if side not in alike] + [joined]
-    return sorted(sides, key=lambda side: (len(side[0]), min(side[0])))
+    first: dict[str, int] = {}
+    """Tensor -> the first rank that lacks it."""
+    leader = {rank: rank for rank in report.lacks}
+
+    def led(rank: int) -> int:
+        while leader[rank] != rank:
+            leader[rank] = rank = leader[leader[rank]]
+        return rank
+
+    for rank, names in report.lacks.items():
+        for name in names:
+            leader[led(rank)] = led(first.setdefault(name, rank))
+    sides: dict[int, tuple[set[int], set[str]]] = {}
+    for rank, names in report.lacks.items():
+        ranks, lacked = sides.setdefault(led(rank), (set(), set()))
+        ranks.add(rank)
+        lacked |= names
+    return sorted(sides.values(), key=lambda side: (len(side[0]), min(side[0])))
 
 
 def cross_waits(reports: Sequence[tuple[Report, Report]]) -> list[Fact]:
