@@ -19,6 +19,7 @@ with atheris.instrument_imports(include=["engine"]):
     from engine.model import Attempt, Source, Stream, Workload
     from engine.origin import Places
     from engine.ruleset import RulesetError, check_file, load_ruleset
+    from tests.fuzz.checked import check
 
 NODES = ("node-01", "node-02")
 ATTEMPT = Attempt(
@@ -121,6 +122,13 @@ def fuzz_diagnose(data: bytes) -> None:
     assert told.domain and set(told.root_cause.nodes if told.root_cause else ()) <= set(NODES)
 
 
+def fuzz_attempt(data: bytes) -> None:
+    """A stored attempt that the bytes change: see attempts.py."""
+    check(data, SLOWEST)
+
+
+SLOWEST = 20.0
+"""Seconds of processor time, instrumented, that two diagnoses of a small attempt may take."""
 RULES = load_ruleset()
 TARGETS: dict[str, Callable[[bytes], None]] = {
     name.removeprefix("fuzz_"): function for name, function in list(globals().items()) if name.startswith("fuzz_")
