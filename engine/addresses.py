@@ -17,6 +17,8 @@ from engine.model import Role, Source
 from engine.origin import Places
 
 CHOSEN = "origin.nccl-address"
+NO_PEER_NAMED = "nccl.connect-failed"
+"""Newer NCCL says that a connection was refused, and not by whom."""
 
 _LOCAL = re.compile(r"(?:lo|docker|virbr|podman|lxcbr|lxdbr|cni|br-|veth|usb|cdc|idrac)[\w.-]*\Z")
 """Interfaces that lead to no other node."""
@@ -35,23 +37,28 @@ def out_of_reach(placed: Sequence[Placed], places: Places) -> list[Fact]:
         for p in placed
         if p.rule.id == CHOSEN and p.aside is None
     }
+    useless = {ip: why for ip, interface in chosen.items() if (why := _leads_nowhere(ip, interface, places))}
     for one in sorted(placed, key=Placed.order):
-        failed = one.rule.role in (Role.SYMPTOM, Role.EITHER) and one.hit.source is Source.APPLOG and one.aside is None
-        address = _ADDRESS.search(one.hit.captures.get("peer", "")) if failed else None
-        if address is None or address[0] not in chosen:
+        if one.rule.role not in (Role.SYMPTOM, Role.EITHER) or one.hit.source is not Source.APPLOG or one.aside:
             continue
-        ip, interface = address[0], chosen[address[0]]
-        nodes = places.claimed.get(ip, ())
-        if len(nodes) > 1:
-            why = f"{len(nodes)} nodes have it alike"
-        elif _LOCAL.match(interface) or _LOCAL_ADDRESS.match(ip):
-            why = "it leads to no other node"
-        else:
+        address = _ADDRESS.search(one.hit.captures.get("peer", ""))
+        ip = address[0] if address else None
+        if one.rule.id == NO_PEER_NAMED and "peer" not in one.hit.captures and len(useless) == len(chosen) > 0:
+            ip = min(useless)  # whoever it was, no rank gave another kind of address
+        if ip not in useless:
             continue
-        text = f"network address: ranks gave {ip} of {interface} to their peers, but {why}: {one.hit.text}"
+        text = f"network address: ranks gave {ip} of {chosen[ip]} to their peers, but {useless[ip]}: {one.hit.text}"
         hit = one.hit
         return [Fact(printable(text), hit.offset, hit.line, hit.stamp, one.node, "nccl", {"stream": hit.stream})]
     return _at_home(placed, places)
+
+
+def _leads_nowhere(ip: str, interface: str, places: Places) -> str | None:
+    """Why no other node can reach the address; None when nothing says so."""
+    nodes = places.claimed.get(ip, ())
+    if len(nodes) > 1:
+        return f"{len(nodes)} nodes have it alike"
+    return "it leads to no other node" if _LOCAL.match(interface) or _LOCAL_ADDRESS.match(ip) else None
 
 
 def _at_home(placed: Sequence[Placed], places: Places) -> list[Fact]:

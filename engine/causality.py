@@ -108,6 +108,7 @@ def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: boo
             _order(roots, known.clocks)
             found = [r.finding for r in roots if r.open]
             found += _which_was_lost(found, [r.finding for r in ruled if r.refuted is None])
+            found += _unordered(found, [r.finding for r in ruled if r.refuted is None], alive)
             _settle(choice, found, attempt, alive, known.heard)
             if choice.ambiguous:
                 choice.loose = tuple(node for node in choice.nodes if node in known.clocks)
@@ -139,6 +140,38 @@ def _which_was_lost(roots: list[Finding], possible: list[Finding]) -> list[Findi
         return []
     naming = [f for f in possible if f.rule.sub_domain == "node_failure" and f.node is not None]
     return naming if len({f.node for f in naming}) == 1 else []
+
+
+def _unordered(roots: list[Finding], possible: list[Finding], alive: list[Finding]) -> list[Finding]:
+    """Where kernels tell no times: what is of another kind, on other nodes, as untimed as the roots. Being firmer says
+    what a fault is, not that it was this job's; and one node's fault is not what another node's kernel says of itself.
+    """
+    if not all(root.onset is None and root.node is not None and _by_kernel(root) for root in roots):
+        return []
+    nodes, domains = {root.node for root in roots}, {root.rule.domain for root in roots}
+    return [
+        f
+        for f in possible
+        if f not in roots
+        and f.onset is None
+        and f.node is not None
+        and f.node not in nodes
+        and f.rule.domain not in domains
+        and _by_kernel(f)
+        and not any(_healed_by(other, f) for other in alive)
+    ]
+
+
+def _by_kernel(finding: Finding) -> bool:
+    return all(placed.hit.source is Source.SYSLOG for placed in finding.placed)
+
+
+def _healed_by(other: Finding, finding: Finding) -> bool:
+    """Does `other`, further down in the same log, say that the condition has ended?"""
+    if other.node != finding.node or not any(_globbed(other.rule.id, one) for one in finding.rule.cleared_by):
+        return False
+    end, last = other.placed[-1].hit, finding.placed[-1].hit
+    return end.stream == last.stream and end.offset > last.offset
 
 
 def never_began(choice: Choice) -> Choice | None:
@@ -187,10 +220,14 @@ def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> boo
             if _at_once(finding, other):
                 return True
             continue
+        # Ranks of many nodes are one finding. What only follows may be said by all; what may be a cause itself must be
+        # said there alone, or about the node.
+        named = other.node is None and any(placed.peer == finding.node for placed in other.placed if placed.peer)
         only_there = other.node is None and other.nodes == (finding.node,)
-        only_there = only_there or any(p.peer == finding.node for p in other.placed if p.peer)
+        follows = other.node is None and other.role is Role.SYMPTOM and finding.node in other.nodes
+        there = named or only_there or follows
         same_device = finding.device is None or other.device is None or finding.device == other.device
-        if same_device and (other.node == finding.node or only_there):
+        if same_device and (other.node == finding.node or there):
             return True
     return False
 

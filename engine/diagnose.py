@@ -26,8 +26,10 @@ from engine import (
     refute,
     series,
     shared,
+    sizes,
     stacks,
     stalls,
+    standstill,
     story,
     waits,
 )
@@ -131,6 +133,7 @@ def diagnose(
     stuck = stacks.elsewhere(read.scans, missing, places)
     refused = firewall.turned_away(placed, places)
     astray = addresses.out_of_reach(placed, places)
+    oversized = sizes.too_large(placed, places)
     crashed = crashes.own_crashes(placed)
     severed = fabric.lost(placed)
     crossed = stalls.cross_waits(stalled)
@@ -143,6 +146,7 @@ def diagnose(
         *stuck,
         *refused,
         *astray,
+        *oversized,
         *crashed,
         *severed,
     ]
@@ -164,8 +168,9 @@ def diagnose(
         ending(placed)
     lapse_healed(placed, trouble, progress.last_at)
     findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
-    stuck_since = missing.since if missing.since is not None else trouble
-    view = outcome.first_view(attempt, progress, findings, window, stuck_since, missing.since)
+    waited_since = missing.since if missing.since is not None else standstill.since(findings, progress, window)
+    stuck_since = waited_since if waited_since is not None else trouble
+    view = outcome.first_view(attempt, progress, findings, window, stuck_since, waited_since)
     known = refute.Known(
         progress=progress,
         window=window,

@@ -31,7 +31,10 @@ AROUND = 3600.0
 """Seconds before a slow-down in which what it was slow by may have begun."""
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
-_ABOUT = re.compile(r"event: Kind=(?P<kind>Pod|Workload|Job|JobSet|PyTorchJob|MPIJob|RayJob) Object=(?P<name>\S+)")
+_ABOUT = re.compile(
+    r"event: Kind=(?P<kind>Pod|Workload|Job|JobSet|PyTorchJob|MPIJob|RayJob"
+    r"|ReplicaSet|Deployment|StatefulSet|DaemonSet|CronJob) Object=(?P<name>\S+)"
+)
 _DAEMON = re.compile(r"slurmstepd: |pyxis: |slurmd\[")
 _JOB = re.compile(r"\d+")
 

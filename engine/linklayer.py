@@ -36,33 +36,37 @@ class Layers:
     """What was told of the ports of the job's nodes."""
 
     def __init__(self, scans: Iterable[StreamScan], places: Places) -> None:
-        self._devices: dict[tuple[str | None, str], set[str]] = defaultdict(set)
-        """Node and adapter, and the adapter at any node -> what NCCL lists it as."""
+        self._named: dict[tuple[str | None, str], set[str]] = defaultdict(set)
+        """Node and adapter, and the adapter at any node -> what it is said to be."""
+        self._guessed: dict[tuple[str | None, str], set[str]] = defaultdict(set)
+        """The same, by addresses that mostly, but not always, only RoCE's connections are told with."""
         self._ports: dict[tuple[str | None, str], str] = {}
         """Node and bus id -> Ethernet or InfiniBand, by the name of the port's interface."""
-        self._used: set[str] = set()
-        """What the job's ranks go by."""
+        used: set[str] = set()
         for scan in scans:
             for hit in scan.hits:
                 node = places.node_of(hit.cleaned, scan.stream, hit.captures, None)
                 if hit.rule.id == TELLS:
-                    self._learn(hit.cleaned.text, node)
+                    used |= self._learn(hit.cleaned.text, node)
                 elif scan.stream.source is Source.SYSLOG and (port := _PORT.search(hit.text)):
                     named = INFINIBAND if port[2].startswith("ib") else ETHERNET
                     self._ports[node, normal_device(port[1])] = named
+        named_layers = {layer for told in self._named.values() for layer in told}
+        guessed = {layer for told in self._guessed.values() for layer in told}
+        self._used = used | (named_layers or guessed)
+        """What the job's ranks go by."""
 
-    def _learn(self, text: str, node: str | None) -> None:
+    def _learn(self, text: str, node: str | None) -> set[str]:
+        """Learn what a line tells of adapters; gives Ethernet when it tells that sockets are used."""
         told = [(found[1], INFINIBAND if found[2].upper() == "IB" else ROCE) for found in _LISTED.finditer(text)]
-        if gid := _GID.search(text):
-            told.append((gid[1] or "", ROCE))
         if layer := _LAYER.search(text):
             told.append(("", INFINIBAND if layer[1].lower() == INFINIBAND else ROCE))
-        for device, name in told:
-            self._used.add(name)
-            for at in (node, None):
-                self._devices[at, device].add(name)
-        if _SOCKET.search(text):
-            self._used.add(ETHERNET)
+        for at in (node, None):
+            for device, name in told:
+                self._named[at, device].add(name)
+            if gid := _GID.search(text):
+                self._guessed[at, gid[1] or ""].add(ROCE)
+        return {ETHERNET} if _SOCKET.search(text) else set()
 
     def of(self, placed: Placed) -> str | None:
         """The layer of the port that the line is about; None where nothing tells."""
@@ -74,10 +78,11 @@ class Layers:
             # An Ethernet port. RDMA goes by it unless the job has no RDMA devices, or none but InfiniBand's.
             return ETHERNET if self._used and ROCE not in self._used else ROCE
         hca = device.split("/")[-1].split(":")[0] if _OF_A_HCA.match(device) else ""
-        for at in (placed.node, None):
-            listed = self._devices.get((at, hca), set()) if hca else set()
-            if len(listed) == 1:
-                return next(iter(listed))
+        for told in (self._named, self._guessed):
+            for at in (placed.node, None):
+                listed = told.get((at, hca), set()) if hca else set()
+                if len(listed) == 1:
+                    return next(iter(listed))
         return next(iter(self._used)) if len(self._used) == 1 and (not hca or ETHERNET not in self._used) else None
 
 

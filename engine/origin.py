@@ -19,6 +19,7 @@ _PCI = re.compile(
 )
 _ASSIGNED = re.compile(r"Successfully assigned (?:[\w.-]+/)?(?P<pod>[\w.-]+) to (?P<node>[\w.-]+)")
 _OWN = re.compile(r"pod: Pod=(?P<pod>\S+)|condition: Kind=(?P<kind>(?!Node)\w+) Name=(?P<name>\S+)")
+_MAKERS = frozenset({"ReplicaSet", "Deployment", "StatefulSet", "DaemonSet"})
 _IP = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _NUMBER = re.compile(r"\d+")
 _ORDINAL = re.compile(r"(?:worker|node|replica|rank|master|main|launcher)?-?(\d+)\Z")
@@ -121,13 +122,15 @@ class Places:
 
     def is_another_jobs(self, kind: str, name: str) -> bool:
         """Is this pod (or job, or workload) of the cluster certainly not one of the attempt's?"""
-        own = self._own_objects.get(kind)
+        # What makes pods is named as its pods begin.
+        own = self._own_objects.get(kind) or (self._own_objects.get("Pod") if kind in _MAKERS else None)
         if not own or name in own:
             return False
         workload = self.attempt.workload
         named = [part for part in (workload.id, workload.name) if part and len(part) > 3]
         stems = [one.rsplit("-", 1)[0] for one in own]
-        return not any(part in name for part in named) and not any(name.startswith(stem) for stem in stems)
+        alike = any(name.startswith(stem) for stem in stems) or any(one.startswith(f"{name}-") for one in own)
+        return not alike and not any(part in name for part in named)
 
     def learn_hits(self, hits: Iterable[Hit], stream: Stream) -> None:
         """Learn from the lines of the `origin` rules."""

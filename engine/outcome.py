@@ -124,8 +124,7 @@ def final_view(view: View, choice: Choice, missing: Missing, progress: Progress)
         if stalled:
             return _with(view, Outcome.HUNG, f"no progress for {view.silent_s / 60:.0f} min while the job still ran")
         return _with(view, Outcome.DEGRADED, "iterations stayed slower") if _much_slower(progress) else view
-    known = bool(progress.steps) or missing.since is not None
-    if view.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED) and stalled and known:
+    if view.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED) and stalled:
         return _with(
             view, Outcome.HUNG, f"no progress for {view.silent_s / 60:.0f} min before it was ended from outside"
         )
