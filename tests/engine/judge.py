@@ -42,6 +42,13 @@ _CARRIED_BY = {
     "lustre": {"fs"},
     "fs": {"fs", "storage", "lustre", "nfs"},
     "kernel": {"kernel", "host"},
+    "hung_task": {"kernel"},
+    "nfs": {"fs"},
+    "ucx": {"mpi"},
+    "kueue": {"k8s"},
+    "srun": {"slurm"},
+    "exit": {"k8s", "slurm"},
+    "sigterm": {"pytorch", "slurm", "python", "k8s"},
 }
 """Short name of a signal in a label -> families of rules that carry it, where they are not of the same name."""
 

@@ -214,3 +214,31 @@ def test_a_job_that_its_deadline_ended_timed_out_whichever_word_says_so(
 ) -> None:
     found = told(ruleset, state=state, reason=reason, progress=1800)
     assert (found.outcome, *verdict(found)) == ("timed_out", "scheduler/time_limit", ())
+
+
+# --- Ray's memory monitor speaks of the host's memory
+
+
+def test_a_task_that_ray_ended_for_the_host_s_memory_is_no_gpu_error(ruleset: Ruleset) -> None:
+    app = [
+        (1790.0, "Traceback (most recent call last):"),
+        (1790.0, '  File "/opt/ray/_private/worker.py", line 2822, in get'),
+        (1790.0, "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+    ]
+    found = told(ruleset, app=app)
+    assert verdict(found) == ("software/host_oom", ())
+    assert "python.gpu-error" not in {symptom.rule for symptom in found.symptoms}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1269, unhandled system error "
+        "(run with NCCL_DEBUG=INFO for details), NCCL version 2.14.3",
+        "RuntimeError: NCCL communicator was aborted on rank 3.  Original reason for failure was: watchdog timeout",
+    ],
+)
+def test_what_older_pytorch_raises_for_nccl_is_its_backend_giving_up(ruleset: Ruleset, said: str) -> None:
+    found = told(ruleset, app=[(1790.0, said)])
+    assert {"pytorch.distributed-exception"} <= {symptom.rule for symptom in found.symptoms}
+    assert verdict(found) == ("unattributed/none", ())
