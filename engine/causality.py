@@ -32,6 +32,7 @@ SOON_SAID = 600.0
 """Seconds after its neighbours in which a launcher's line without a time may have been written."""
 
 _CLASS = {"hardware": 3, "platform": 4, "network": 4, "storage": 4, "scheduler": 2, "software": 6}
+_FABRIC = {("network", "infiniband"), ("network", "roce")}
 _RESOURCE = {"gpu_oom", "host_oom", "capacity"}
 _PORT = {"infiniband", "roce", "ethernet"}
 _NODE_DEATH = ("kernel.panic", "kernel.fatal", "cpu.", "memory.", "power.", "bmc.", "kernel.mce", "kernel.oops")
@@ -302,7 +303,7 @@ def _by_rule(cause: Finding, effect: Finding) -> bool:
     if effect.role is Role.EITHER or effect.bare:
         return True
     same_node = bool(cause.node) and (cause.node == effect.node or effect.nodes == (cause.node,))
-    return same_node and rank_class(cause) < rank_class(effect) and rank_class(cause) > 1
+    return same_node and 1 < rank_class(cause) < rank_class(effect) and not _strangers(cause, effect)
 
 
 def _of_a_port(finding: Finding) -> bool:
@@ -414,8 +415,14 @@ def _order(roots: list[Ruled], clocks: dict[str, Clock]) -> None:
             better = [r for r in tied if rank_class(r.finding) == best and r is not one]
             where = _place(one.finding)
             same_place = [r for r in better if where is None or _place(r.finding) == where]
+            same_place = [r for r in same_place if where is None or not _strangers(r.finding, one.finding)]
             if rank_class(one.finding) > best and same_place:
                 one.later_than = same_place[0].finding
+
+
+def _strangers(fault: Finding, error: Finding) -> bool:
+    """A port that goes down stops a program, but changes nothing of what it reads and computes."""
+    return (fault.rule.domain, fault.rule.sub_domain) in _FABRIC and error.rule.domain == "software"
 
 
 def _off(clocks: dict[str, Clock], node: str, finding: Finding) -> float:
@@ -430,13 +437,13 @@ def _has_own_time(finding: Finding) -> bool:
 
 def _gap(first: Finding, other: Finding) -> float | None:
     """Seconds by which `other` certainly began later. A rule's `delay` only bounds how long before its line a fault
-    may have begun: on another node, a fault before that line is not later for certain.
+    may have begun: elsewhere, or of what it cannot bring about, a fault before that line is not later for certain.
     """
     if other.onset is None or first.first is None or first.onset is None:
         return None
     here, there = _place(first), _place(other)
-    elsewhere = here is not None and there is not None and here != there
-    return other.onset - (first.latest if elsewhere else first.onset)
+    apart = here is not None and there is not None and (here != there or _strangers(first, other))
+    return other.onset - (first.latest if apart else first.onset)
 
 
 def _settle(

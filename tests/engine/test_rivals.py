@@ -78,3 +78,15 @@ def test_an_error_without_a_time_of_its_own_is_not_before_what_came_while_nothin
 def test_one_node_s_clock_orders_its_own_faults() -> None:
     assert verdict(rivals(later=5, on=1)) == ("software/checkpoint", ())
     assert verdict(rivals(later=-5, on=1)) == ("network/infiniband", ("node-01",))
+
+
+@pytest.mark.parametrize("raised", [UNPICKLED, KEY], ids=["pickle", "key"])
+def test_a_port_of_the_same_node_that_went_down_at_the_same_moment_has_not_made_a_program_s_error(
+    raised: tuple[str, str],
+) -> None:
+    found = rivals(raised, CABLE, on=1)
+    assert (verdict(found)[0], suspects(found)) == ("unattributed/ambiguous", ("node-01",))
+
+
+def test_a_drive_of_the_same_node_that_was_lost_at_the_same_moment_may_have_made_it() -> None:
+    assert verdict(rivals(UNPICKLED, DRIVE, on=1)) == ("storage/local_disk", ("node-01",))
