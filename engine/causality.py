@@ -443,7 +443,8 @@ def _gap(first: Finding, other: Finding) -> float | None:
         return None
     here, there = _place(first), _place(other)
     apart = here is not None and there is not None and (here != there or _strangers(first, other))
-    return other.onset - (first.latest if apart else first.onset)
+    too_early = all(p.at_least and p.at_most is not None for p in first.placed)
+    return other.onset - (first.latest if apart or too_early else first.onset)
 
 
 def _settle(

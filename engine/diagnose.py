@@ -14,6 +14,7 @@ import msgspec
 from engine import (
     absent,
     addresses,
+    borrowed,
     causality,
     collective,
     crashes,
@@ -158,6 +159,7 @@ def diagnose(
     place_daemons(placed)
     place_by_kernel_logs(placed)
     lapse_persistent(placed, window)
+    borrowed.bound(placed, progress)
     trouble = refute.trouble_began(placed, progress, window)
     slowed_at = outcome.slowed_at(attempt, progress)
     if slowed_at is not None:

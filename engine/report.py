@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 
 import msgspec
 
@@ -36,12 +37,10 @@ def as_text(diagnosis: Diagnosis) -> str:
             f"  {s.count:6} x {s.title} ({s.rule})" + (f" on {', '.join(s.nodes[:4])}" if s.nodes else "")
             for s in d.symptoms[:12]
         ]
-    rivals = [c for c in d.candidates if c.not_root_because or c.undecided_because]
+    rivals = [f"{title}{times}: {why}" for title, times, why in _rivals(d) if why]
     if rivals:
         out += ["", "Why not something else"]
-        for c in rivals[:8]:
-            why = c.not_root_because or c.undecided_because or ""
-            out.append(textwrap.fill(f"{c.title}: {why}", 110, initial_indent="  ", subsequent_indent="    "))
+        out += [textwrap.fill(said, 110, initial_indent="  ", subsequent_indent="    ") for said in rivals[:8]]
     gaps = [c for c in d.coverage if c.status != "ok" and c.note]
     if gaps:
         out += ["", "Missing"]
@@ -73,10 +72,16 @@ def as_markdown(diagnosis: Diagnosis) -> str:
         out += [f"| {s.count} | {_cell(s.title)} | {_cell(', '.join(s.nodes))} |" for s in d.symptoms]
     if d.candidates:
         out += ["", "## Why not something else", ""]
-        out += [f"- **{c.title}**: {c.not_root_because or c.undecided_because}" for c in d.candidates]
+        out += [f"- **{title}**{times}: {why}" for title, times, why in _rivals(d)]
     out += ["", "## What was read", "", "| source | status | streams | lines | note |", "|---|---|---:|---:|---|"]
     out += [f"| {c.source} | {c.status} | {c.streams} | {c.lines} | {_cell(c.note)} |" for c in d.coverage]
     return "\n".join(out) + "\n"
+
+
+def _rivals(d: Diagnosis) -> list[tuple[str, str, str]]:
+    """Each rival's title, how often one stands for the same reason, and that reason."""
+    told = Counter((c.title, c.not_root_because or c.undecided_because or "") for c in d.candidates)
+    return [(title, f" ({times} places)" if times > 1 else "", why) for (title, why), times in told.items()]
 
 
 def _cell(text: str) -> str:

@@ -19,6 +19,8 @@ LONG = 480.0
 """Seconds that it must have lasted."""
 UNTIL_THE_END = 1200.0
 """Seconds before the end within which it must still have been said: kernels repeat it every few minutes."""
+OF_ITS_TIME = 0.25
+"""Or this part of the time for which it was said: the longer a mount waits, the seldomer it says so."""
 
 
 def since(findings: Sequence[Finding], progress: Progress, window: Window) -> float | None:
@@ -29,7 +31,9 @@ def since(findings: Sequence[Finding], progress: Progress, window: Window) -> fl
     told = [f for f in findings if _of_files(f) and f.first is not None and not _over(f, findings)]
     began = min((f.first for f in told if f.first is not None and hanging.intersection(f.nodes)), default=None)
     last = max((f.last for f in told if f.last is not None), default=None)
-    if began is None or last is None or window.end - began < LONG or window.end - last > UNTIL_THE_END:
+    if began is None or last is None or window.end - began < LONG:
+        return None
+    if window.end - last > max(UNTIL_THE_END, OF_ITS_TIME * (last - began)):
         return None
     return None if any(at > began + LONG for at in progress.ordinary) else began
 

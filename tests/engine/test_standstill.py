@@ -11,8 +11,8 @@ HANGS = "INFO: task python:61377 blocked for more than 120 seconds."
 STEPS = "".join(f"epoch: {n}/12000 loss 0.{900 - n}\n" for n in range(1, 200))
 
 
-def ended(said: dict[str, str], *, state: str = "CANCELLED by 5107", hangs: str | None = "04:07:10") -> Diagnosis:
-    """What kernels of all four nodes said, by the time of day; the attempt runs from 04:00 to 04:30."""
+def ended(said: dict[str, str], *, hangs: str | None = "04:07:10", until: str = "04:30:00") -> Diagnosis:
+    """What kernels of all four nodes said, by the time of day; the attempt runs from 04:00 on until it is cancelled."""
     said = {**said, **({hangs: HANGS} if hangs else {})}
     logs = {
         f"syslog/node-0{n}.log": "".join(
@@ -20,7 +20,9 @@ def ended(said: dict[str, str], *, state: str = "CANCELLED by 5107", hangs: str 
         )
         for n in range(1, 5)
     }
-    return made_of({"applog/job.log": STEPS, **logs}, state=state).diagnosed()
+    made = made_of({"applog/job.log": STEPS, **logs}, state="CANCELLED by 5107")
+    made.document["attempt"]["ended_at"] = f"2026-11-03T{until}Z"
+    return made.diagnosed()
 
 
 UNTIL_THE_END = {f"04:{minute:02d}:00": SILENT for minute in (5, 9, 14, 22)}
@@ -41,3 +43,9 @@ def test_what_was_over_long_before_the_end_did_not_hang_the_job() -> None:
 
 def test_a_server_that_answered_again_did_not_hang_the_job() -> None:
     assert ended({**UNTIL_THE_END, "04:25:00": "nfs: server home01 OK"}).outcome == "cancelled"
+
+
+def test_the_longer_a_mount_waits_the_seldomer_it_need_say_so() -> None:
+    waited = {f"0{hour}:{minute:02d}:00": SILENT for hour in (4, 5, 6) for minute in (15, 45)}
+    assert ended(waited, hangs="04:17:10", until="07:10:00").outcome == "hung"
+    assert ended({"04:15:00": SILENT, "04:45:00": SILENT}, hangs="04:17:10", until="07:10:00").outcome == "cancelled"
