@@ -49,6 +49,7 @@ from engine.findings import (
     place,
     place_by_kernel_logs,
     place_daemons,
+    place_refusals,
 )
 from engine.lines import Line, printable
 from engine.linklayer import Layers, decide_layers
@@ -157,6 +158,7 @@ def diagnose(
     placed += _told_by_progress(progress)
     blame_the_checked(placed)
     place_daemons(placed)
+    place_refusals(placed)
     place_by_kernel_logs(placed)
     lapse_persistent(placed, window)
     borrowed.bound(placed, progress)

@@ -319,6 +319,15 @@ def place_daemons(placed: list[Placed]) -> None:
             one.node = node
 
 
+def place_refusals(placed: list[Placed]) -> None:
+    """The controller refuses a credential without a word on whose it is: srun names the node that started no tasks."""
+    refused = [p for p in placed if p.rule.id == "slurm.launch-failed" and "uthentication" in p.hit.text]
+    nodes = {p.node for p in refused if p.node is not None and p.aside is None}
+    for one in placed:
+        if len(nodes) == 1 and one.rule.id == "slurm.authentication" and one.node is None:
+            (one.node,) = nodes
+
+
 def place_by_kernel_logs(placed: list[Placed]) -> None:
     """What the job's log says of no known node, and the system log of one node alone says too, is of that node."""
     witnesses: dict[str, set[str]] = {}
