@@ -189,6 +189,10 @@ class StreamClock:
         A system log goes on for hours on both sides, so there the cluster's zone is believed.
         """
         local = [s for s in stamps if s.offset is None and s.kind in ("full", "no_year")]
+        dated = bool(local)
+        if not dated and covers_job and self.end is not None and self.end - (self.start or 0.0) <= _DAY_S / 2:
+            # Times of day alone: any of them is within a long attempt in some zone, so that only shorter ones tell.
+            local = [s for s in stamps if s.kind == "no_date"]
         if not local or self.start is None or self.end is None:
             self.shift = local_shift
             self._zone_note = f"zone UTC{local_shift / 3600:+g} of the cluster" if local_shift else self._zone_note
@@ -210,12 +214,12 @@ class StreamClock:
             return count, min(abs(before), abs(after)) > WITH_THE_JOB, max(before, after, 0.0)
 
         if covers_job:
-            best = min((0.0, local_shift), key=outside)
+            best = min((0.0, local_shift) if dated else (local_shift, 0.0), key=outside)
             cost = outside(best)
             if cost > 0.1 * len(local):
                 found = min(ZONE_SHIFTS, key=apart)
-                best = found if outside(found) < cost * 0.5 else best
-            elif cost:
+                best = found if outside(found) < cost * (0.5 if dated else 0.1) else best
+            elif cost and dated:
                 # A job's log cannot go on after the job: one stamp beyond the end is enough if a zone accounts for it.
                 found = min((shift for shift in ZONE_SHIFTS if not shift % 3600), key=outside)
                 best = found if outside(found) == 0 else best

@@ -193,6 +193,16 @@ def test_a_job_s_log_in_local_time_is_brought_into_the_window() -> None:
     assert resolved("2026-11-03 04:12:09 x") == "2026-11-03T04:12:09.000000Z"
 
 
+def test_a_job_s_log_of_times_of_day_alone_is_brought_into_the_window() -> None:
+    job = {"start": AT - 7200, "end": AT}  # 02:12:09 to 04:12:09 UTC
+    log = [f"{5 + minute // 60:02d}:{minute % 60:02d}:30 step {minute}" for minute in range(15, 132, 4)]
+    assert resolved(*log, **job) == "2026-11-03T02:15:30.000000Z"
+    # Before what a job writes can be outside by accident, UTC is believed; and in a long job's window every zone fits.
+    few = [f"{2 + minute // 60:02d}:{minute % 60:02d}:30 step {minute}" for minute in range(15, 128, 4)]
+    assert resolved(*few, "05:00:00 old", **job) == "2026-11-03T02:15:30.000000Z"
+    assert resolved(*log, start=AT - 60_000, end=AT + 7200) == "2026-11-03T05:15:30.000000Z"
+
+
 def test_a_system_log_believes_an_audit_line_more_than_the_window() -> None:
     lines = ["Nov  3 05:12:09 x", "Nov  3 05:12:10 audit[1]: audit(1793679130.100:5): x"]
     assert resolved(*lines, covers_job=False) == "2026-11-03T04:12:09.000000Z"
