@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.findings import Finding
+from engine.findings import Finding, listed
 from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role, Source
 from engine.refute import Known, against, is_end, is_strong, without_its_log
 from engine.series import SLOWDOWN
@@ -169,7 +169,7 @@ def _by_kernel(finding: Finding) -> bool:
 
 def _healed_by(other: Finding, finding: Finding) -> bool:
     """Does `other`, further down in the same log, say that the condition has ended?"""
-    if other.node != finding.node or not any(_globbed(other.rule.id, one) for one in finding.rule.cleared_by):
+    if other.node != finding.node or not listed(other.rule.id, finding.rule.cleared_by):
         return False
     end, last = other.placed[-1].hit, finding.placed[-1].hit
     return end.stream == last.stream and end.offset > last.offset
@@ -211,7 +211,7 @@ def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> boo
     A signal of a place that is no known node (a pod that nothing maps to one) may be there: then it must be at once.
     """
     for other in alive:
-        if other is finding or not any(_globbed(other.rule.id, pattern) for pattern in finding.rule.needs):
+        if other is finding or not listed(other.rule.id, finding.rule.needs):
             continue
         if other.rule.id == SLOWDOWN:
             return True  # the whole job's, whichever rank's log told of it
@@ -235,10 +235,6 @@ def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> boo
 
 def _at_once(one: Finding, other: Finding) -> bool:
     return one.first is not None and other.first is not None and abs(one.first - other.first) <= TIED
-
-
-def _globbed(rule_id: str, pattern: str) -> bool:
-    return rule_id == pattern or (pattern.endswith("*") and rule_id.startswith(pattern[:-1]))
 
 
 def _explain(stage: list[Ruled]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.findings import Finding
+from engine.findings import Finding, listed
 from engine.model import Role, Source
 from engine.progress import Progress
 from engine.window import Window
@@ -40,7 +40,9 @@ def since(findings: Sequence[Finding], progress: Progress, window: Window) -> fl
 
 def _over(finding: Finding, findings: Sequence[Finding]) -> bool:
     """Does the node say last that it has ended?"""
-    ends = [p.at for f in findings if f.rule.id in finding.rule.cleared_by for p in f.placed if p.node == finding.node]
+    ends = [
+        p.at for f in findings if listed(f.rule.id, finding.rule.cleared_by) for p in f.placed if p.node == finding.node
+    ]
     return any(at is not None and at >= (finding.last or 0.0) for at in ends)
 
 
