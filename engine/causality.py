@@ -11,6 +11,8 @@ The order of the decisions, each of which leaves a sentence for the reader:
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from engine.findings import Finding, listed
@@ -211,7 +213,7 @@ def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> boo
     A signal of a place that is no known node (a pod that nothing maps to one) may be there: then it must be at once.
     """
     for other in alive:
-        if other is finding or not listed(other.rule.id, finding.rule.needs):
+        if other is finding or not listed(other.rule.id, finding.rule.needs) or _of_another_address(finding, other):
             continue
         if other.rule.id == SLOWDOWN:
             return True  # the whole job's, whichever rank's log told of it
@@ -223,7 +225,7 @@ def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> boo
             continue
         # Ranks of many nodes are one finding. What only follows may be said by all; what may be a cause itself must be
         # said there alone, or about the node.
-        named = other.node is None and any(placed.peer == finding.node for placed in other.placed if placed.peer)
+        named = any(placed.peer == finding.node for placed in other.placed if placed.peer)
         only_there = other.node is None and other.nodes == (finding.node,)
         follows = other.node is None and other.role is Role.SYMPTOM and finding.node in other.nodes
         there = named or only_there or follows
@@ -231,6 +233,15 @@ def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> boo
         if same_device and (other.node == finding.node or there):
             return True
     return False
+
+
+def _of_another_address(finding: Finding, other: Finding) -> bool:
+    """Was an address lost, and is it another one that the peers can't reach?"""
+    lost = {p.hit.captures["own"] for p in finding.placed if "own" in p.hit.captures}
+    sought = [p.hit.captures["peer"] for p in other.placed if p.peer == finding.node and p.peer is not None]
+    return bool(lost and sought) and not any(
+        address in re.findall(r"[\d.]+", peer) for peer in sought for address in lost
+    )
 
 
 def _at_once(one: Finding, other: Finding) -> bool:

@@ -58,6 +58,8 @@ class Places:
         self.ips: dict[str, str] = dict(self._names.addresses)
         self.claimed: dict[str, set[str]] = {}
         """address -> nodes whose ranks say that they listen at it"""
+        self._told: dict[str, set[str]] = {}
+        """address -> nodes whose system logs call it theirs"""
         self.ranks: dict[int, str] = {}
         self.gpus: dict[int, str] = {}
         """rank -> PCI bus id of its GPU"""
@@ -159,6 +161,8 @@ class Places:
                 node = host or (self.ranks.get(rank) if rank is not None else None)
                 if node:
                     self._learn_address(captures["ip"], node)
+            elif "own" in captures and host:
+                self._learn_own(captures["own"], host)
 
     def _learn_gpu(self, rank: int, bus: str) -> None:
         if rank not in self.gpus:
@@ -169,6 +173,17 @@ class Places:
         """An address that several nodes have, as bridges do, is no node's."""
         nodes = self.claimed.setdefault(ip, set())
         nodes.add(node)
+        if len(nodes) > 1:
+            self.ips.pop(ip, None)
+        else:
+            self.ips.setdefault(ip, node)
+
+    def _learn_own(self, ip: str, node: str) -> None:
+        """What a node's system log calls the node's own; what the ranks say of themselves goes before."""
+        nodes = self._told.setdefault(ip, set())
+        nodes.add(node)
+        if ip in self.claimed:
+            return
         if len(nodes) > 1:
             self.ips.pop(ip, None)
         else:
