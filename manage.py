@@ -1,24 +1,21 @@
 #!/usr/bin/env python
 """Django's command line, with the project's settings."""
 
-import os
 import sys
 
 
 def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "triage.settings")
     try:
         from django.core.management import execute_from_command_line
     except ImportError as error:
         raise SystemExit(f"{error}: run `make setup`, then use .venv/bin/python manage.py") from None
     from django.db.utils import OperationalError
 
-    from triage.env import SettingError
+    from triage import env
 
+    env.load_settings("manage.py", code=1)
     try:
         execute_from_command_line(sys.argv)
-    except SettingError as error:
-        raise SystemExit(f"manage.py: {error}") from None
     except OperationalError as error:
         if "--traceback" in sys.argv:
             raise

@@ -1,8 +1,8 @@
 """Entry point of ASGI servers."""
 
-import os
-
 from django.core.asgi import get_asgi_application
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "triage.settings")
+from triage import env
+
+env.load_settings("web server")
 application = get_asgi_application()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging.config
-import os
 from typing import Any
 
 from celery import Celery, signals
 from django.conf import settings
 
-from triage import broker, logs
+from triage import broker, env, logs
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "triage.settings")
-
+env.load_settings("celery")
 broker.use()
 app = Celery("faultline")
 app.config_from_object("django.conf:settings", namespace="CELERY")

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import secrets
 import socket
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 
 class SettingError(ValueError):
     """A setting can't be used; one line that names it."""
+
+
+WRONG_SETTING = 3
+"""Exit code of a process with a wrong setting. With this one gunicorn ends; with others it starts workers again."""
+
+
+def load_settings(program: str, code: int = WRONG_SETTING) -> None:
+    """Reads the settings now, before anything else needs them: what is wrong ends the process with one line. Each entry
+    point begins with it.
+    """
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "triage.settings")
+    try:
+        importlib.import_module(os.environ["DJANGO_SETTINGS_MODULE"])
+    except SettingError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        raise SystemExit(code) from None
 
 
 def flag(name: str, default: bool = False) -> bool:
@@ -26,20 +45,19 @@ def items(name: str, default: str = "", separator: str = ",") -> list[str]:
     return [part.strip() for part in os.environ.get(name, default).split(separator) if part.strip()]
 
 
-def number(name: str, default: int) -> int:
+def number(name: str, default: int, *, least: int = 0) -> int:
     """A whole-number variable."""
     value = os.environ.get(name, "").strip()
     if not value:
         return default
-    try:
-        return int(value)
-    except ValueError:
-        raise SettingError(f"{name}: {value!r} is not a whole number") from None
+    if not re.fullmatch(r"[0-9]{1,18}", value) or int(value) < least:
+        raise SettingError(f"{name}: {value!r} is not a whole number from {least} on")
+    return int(value)
 
 
-def one_of(name: str, default: str, known: Sequence[str]) -> str:
-    """A variable that has one of a few values."""
-    value = os.environ.get(name, "").strip() or default
+def one_of(name: str, default: str, known: Sequence[str], fold: Callable[[str], str] = str) -> str:
+    """A variable that has one of a few values; `fold` writes it as they are written."""
+    value = fold(os.environ.get(name, "").strip()) or default
     if value not in known:
         raise SettingError(f"{name}: {value!r} is not one of {', '.join(known)}")
     return value
@@ -63,14 +81,17 @@ def oidc_apps() -> list[dict[str, Any]]:
     url = os.environ.get("FAULTLINE_OIDC_URL", "").strip().rstrip("/")
     if not url:
         return []
-    parts = urlsplit(url)
+    parts = _address("FAULTLINE_OIDC_URL", url)
     local = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if parts.scheme != "https" and not (parts.scheme == "http" and local):
         raise SettingError("FAULTLINE_OIDC_URL: begins with https://; http:// only on this machine")
     secret_file = os.environ.get("FAULTLINE_OIDC_CLIENT_SECRET_FILE", "").strip()
     secret = os.environ.get("FAULTLINE_OIDC_CLIENT_SECRET", "").strip()
     if secret_file:
-        secret = Path(secret_file).read_text().strip()
+        try:
+            secret = Path(secret_file).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"FAULTLINE_OIDC_CLIENT_SECRET_FILE: {_said(error)}") from None
     client = os.environ.get("FAULTLINE_OIDC_CLIENT_ID", "").strip()
     if not client or not secret:
         raise SettingError("FAULTLINE_OIDC_URL needs FAULTLINE_OIDC_CLIENT_ID and FAULTLINE_OIDC_CLIENT_SECRET")
@@ -93,7 +114,7 @@ def database(url: str) -> dict[str, Any]:
 
     A host that is a folder (a Unix socket) is given as `?host=/path`.
     """
-    parts = urlsplit(url)
+    parts = _address("DATABASE_URL", url)
     if parts.scheme not in ("postgres", "postgresql"):
         raise SettingError(f"DATABASE_URL: only postgresql:// is supported, not {parts.scheme or url.split(':')[0]!r}")
     options: dict[str, Any] = dict(parse_qsl(parts.query))
@@ -110,6 +131,30 @@ def database(url: str) -> dict[str, Any]:
     }
 
 
+def broker(url: str) -> str:
+    """A `redis://` or `rediss://` URL: what kombu and redis-py both take."""
+    parts = _address("REDIS_URL", url)
+    if parts.scheme not in ("redis", "rediss"):
+        raise SettingError(f"REDIS_URL: begins with redis:// or rediss://, not {parts.scheme or url.split(':')[0]!r}")
+    if not re.fullmatch(r"/?[0-9]*", parts.path):
+        raise SettingError(f"REDIS_URL: {parts.path!r} is not the number of a database, like /0")
+    return url
+
+
+def _address(name: str, url: str) -> SplitResult:
+    """The parts of a URL. An error says nothing of it that might be a password."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # read only when it is asked for
+    except ValueError:
+        raise SettingError(f"{name}: is no URL: host or port can't be read; write : / @ of a password as %XX") from None
+    return parts
+
+
+def _said(error: OSError | UnicodeDecodeError) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else "is no text"
+
+
 def keepalive(*, idle: int, interval: int, count: int) -> dict[int, int]:
     """TCP options, as far as this system has them: after so many seconds of silence a connection is probed, and after
     so many probes without an answer it is dead.
@@ -121,9 +166,12 @@ def keepalive(*, idle: int, interval: int, count: int) -> dict[int, int]:
 def secret_key(path: Path) -> str:
     """The key kept in `path`, made on first use; for development and the demo. Production sets SECRET_KEY."""
     try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        pass
+        return path.read_text().strip() if path.exists() else _new_secret_key(path)
+    except OSError as error:
+        raise SettingError(f"SECRET_KEY: is not set, and can't be kept in a file: {_said(error)}") from None
+
+
+def _new_secret_key(path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     draft.touch(mode=0o600)

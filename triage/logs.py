@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from triage import env
 from triage.text import printable, readable
 
 FORMATS = ("line", "json")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 KEYS = ("request_id", "task", "task_id", "attempt", "source", "user", "method", "route", "status", "ms")
 """What a line may say besides, in this order."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:=@/+-]{0,127}")
@@ -50,7 +50,7 @@ def request_id(sent: str | None) -> str:
 def config() -> dict[str, Any]:
     """For `logging.config.dictConfig`, from FAULTLINE_LOG_FORMAT and FAULTLINE_LOG_LEVEL. Raises SettingError."""
     shape = env.one_of("FAULTLINE_LOG_FORMAT", "line", FORMATS)
-    level = (os.environ.get("FAULTLINE_LOG_LEVEL") or "INFO").upper()
+    level = env.one_of("FAULTLINE_LOG_LEVEL", "INFO", LEVELS, str.upper)
     return {
         "version": 1,
         "disable_existing_loggers": False,

@@ -101,7 +101,7 @@ DATABASES["default"]["OPTIONS"] = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-REDIS_URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0"
+REDIS_URL = env.broker(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
 
 # --- workers: the database is the truth, a message is only a hint, so no results are kept -----------------------------
 CELERY_BROKER_URL = REDIS_URL
@@ -141,9 +141,9 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0.1, "in
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE_FILENAME = str(STATE_DIR / "celerybeat-schedule")
 FAULTLINE_BEAT_SECONDS = {
-    "sweep": env.number("FAULTLINE_SWEEP_SECONDS", 15),
-    "discover": env.number("FAULTLINE_DISCOVER_SECONDS", 30),
-    "tell": env.number("FAULTLINE_TELL_SECONDS", 5),
+    "sweep": env.number("FAULTLINE_SWEEP_SECONDS", 15, least=1),
+    "discover": env.number("FAULTLINE_DISCOVER_SECONDS", 30, least=1),
+    "tell": env.number("FAULTLINE_TELL_SECONDS", 5, least=1),
     "prune_observations": 3600,
     "prune": 3600,
     "forget_deliveries": 3600,
@@ -157,7 +157,7 @@ CELERY_BEAT_SCHEDULE = {
     for name, seconds in FAULTLINE_BEAT_SECONDS.items()
 }
 """Of what waited while no worker was there, one of each is done: `triage.tasks.periodic`."""
-FAULTLINE_LEASE_SECONDS = env.number("FAULTLINE_LEASE_SECONDS", 45)
+FAULTLINE_LEASE_SECONDS = env.number("FAULTLINE_LEASE_SECONDS", 45, least=1)
 """A worker that hasn't been heard of for so long is taken for dead and its attempt is picked up by another."""
 
 FAULTLINE_TRIAGE_ORDER = env.one_of("FAULTLINE_TRIAGE_ORDER", "newest", ("newest", "oldest"))
@@ -227,7 +227,7 @@ FAULTLINE_URL = os.environ.get("FAULTLINE_URL", "").strip().rstrip("/")
 FAULTLINE_PRIVATE_HOSTS = env.items("FAULTLINE_PRIVATE_HOSTS")
 """Hosts in private networks that channels may reach: names, .domains, addresses, networks; * for all but the machine
 itself and link-local addresses."""
-FAULTLINE_DELIVERY_SECONDS = env.number("FAULTLINE_DELIVERY_SECONDS", 20)
+FAULTLINE_DELIVERY_SECONDS = env.number("FAULTLINE_DELIVERY_SECONDS", 20, least=1)
 """Time limit of one delivery."""
 DEFAULT_FROM_EMAIL = os.environ.get("FAULTLINE_MAIL_FROM") or "faultline@localhost"
 EMAIL_HOST = os.environ.get("EMAIL_HOST") or "localhost"

@@ -6,8 +6,9 @@ links.
 
 import logging
 
-from triage import logs
+from triage import env, logs
 
+env.load_settings("web server")  # once, before there are workers that would each say it
 logging.captureWarnings(True)
 logconfig_dict = logs.config()
 accesslog = None

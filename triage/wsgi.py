@@ -1,11 +1,9 @@
 """Entry point of WSGI servers."""
 
-import os
-
 from django.core.wsgi import get_wsgi_application
 
-from triage import tracing
+from triage import env, tracing
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "triage.settings")
+env.load_settings("web server")
 tracing.begin("faultline-web")
 application = get_wsgi_application()
