@@ -243,3 +243,43 @@ def test_a_wrong_configuration_is_refused_at_the_start(
     monkeypatch.setenv("FAULTLINE_OIDC_ROLES", "a=boss")
     with pytest.raises(env.SettingError, match="'boss' of 'a' is not one of"):
         env.pairs("FAULTLINE_OIDC_ROLES", [role.value for role in Role])
+
+
+def test_a_session_that_somebody_planted_is_not_the_one_that_is_signed_in(configured: Any) -> None:
+    planted, victim = Client(), Client()
+    session = planted.session
+    session["anything"] = 1
+    session.save()
+    victim.cookies["sessionid"] = planted.cookies["sessionid"] = session.session_key
+    sign_in(victim, "ada")
+    assert victim.cookies["sessionid"].value != session.session_key
+    assert victim.get("/insights/").status_code == 200
+    planted.cookies["sessionid"] = session.session_key
+    assert planted.get("/insights/").status_code == 302
+
+
+def test_signing_in_as_somebody_else_ends_the_session_before(client: Client, configured: Any) -> None:
+    sign_in(client, "ada")
+    before = Client()
+    before.cookies["sessionid"] = client.cookies["sessionid"].value
+    assert before.get("/insights/").status_code == 200
+    client.post("/sign-out/")
+    sign_in(client, "root")
+    assert before.get("/insights/").status_code == 302 and client.get("/channels/").status_code == 200
+
+
+def test_an_answer_of_the_provider_to_somebody_else_signs_nobody_in(client: Client, configured: Any) -> None:
+    """Else an attacker's link makes whoever opens it work in the attacker's account."""
+    asked: list[str] = []
+
+    class Attacker(Client):
+        def get(self, path: str, *args: Any, **more: Any) -> Any:
+            if path.startswith("/oidc/sso/login/callback/"):
+                asked.append(path)
+                return None
+            return super().get(path, *args, **more)
+
+    sign_in(Attacker(), "root")
+    client.get("/sign-in/")
+    client.get(asked[0], follow=True)
+    assert client.get("/insights/").status_code == 302
