@@ -60,6 +60,12 @@ def test_faults_of_two_nodes_that_no_clock_orders_stand_side_by_side() -> None:
     assert (found.domain, found.sub_domain) == ("unattributed", "ambiguous")
 
 
+def test_a_fault_without_a_time_does_not_explain_another_node_s_that_has_one() -> None:
+    timed = "2026-11-03T04:29:40+00:00 node-03 kernel: " + EVICTED.format(at="289499.002948").split("] ", 1)[1]
+    found = diagnosed(["RuntimeError: NCCL error"], {1: CABLE.format(at="801091.008009"), 3: timed})
+    assert (found.domain, found.sub_domain) == ("unattributed", "ambiguous")
+
+
 def test_the_only_fault_is_named_though_no_clock_dates_it() -> None:
     found = diagnosed(["RuntimeError: NCCL error"], {1: CABLE.format(at="801091.008009")})
     assert verdict(found) == ("network/infiniband", ("node-01",))
