@@ -146,8 +146,8 @@ def _which_was_lost(roots: list[Finding], possible: list[Finding]) -> list[Findi
 
 
 def _unordered(roots: list[Finding], possible: list[Finding], alive: list[Finding]) -> list[Finding]:
-    """Where the roots' kernels tell no times: what is of another kind on other nodes. Being firmer says what a fault is,
-    not that it was this job's; and one node's fault is not what another node's kernel says of itself.
+    """Where the roots' kernels tell no times: what is of another kind on other nodes. Being firmer says what a fault
+    is, not that it was this job's; and one node's fault is not what another node's kernel says of itself.
     """
     if not all(root.onset is None and root.node is not None and _by_kernel(root) for root in roots):
         return []
