@@ -19,6 +19,7 @@ from connectors.base import CollectionReport
 from triage.blobs import StoredBlob
 from triage.gpus import Told
 from triage.models import Attempt, Collection, CollectionState, EventKind, Stream
+from triage.services.blob_locks import hold_blobs
 from triage.services.clock import database_now
 from triage.services.events import record_event
 from triage.services.facts import short, told, told_tree
@@ -156,13 +157,17 @@ def finish_collection(
     reports: Sequence[CollectionReport],
     gpus: Sequence[Told] = (),
 ) -> bool:
-    """Keeps what was collected and moves the attempt on. False, and nothing kept, when the lease was lost."""
+    """Keeps what was collected and moves the attempt on. False, and nothing kept, when the lease was lost.
+
+    Raises BlobError when a blob was removed meanwhile.
+    """
     attempt = (
         Attempt.objects.select_for_update(of=("self",)).select_related("cluster").get(pk=lease.collection.attempt_id)
     )
     collection = Collection.objects.select_for_update().get(pk=lease.collection.pk)
     if collection.lease != lease.token or collection.state != CollectionState.RUNNING:
         return False
+    hold_blobs({stream.blob.key for stream in streams})
     _keep_streams(collection, streams)
     if gpus:
         keep_gpus(attempt.cluster, gpus, attempt.ended_at or attempt.started_at or database_now())

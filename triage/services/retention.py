@@ -35,13 +35,16 @@ from triage.models.incident import SETTLED
 from triage.retention import KINDS, Policy
 from triage.services import observations
 from triage.services.attempts import refresh_search
+from triage.services.blob_locks import removing_blobs
 from triage.services.grouping import renew_totals
 from triage.services.masking import NameMask
 from triage.services.sources import blob_store, configuration
 
 BATCH = 200
 UNUSED_SECONDS = 2 * 3600
-"""A file without a row may belong to a collection that is still at work; after so long it doesn't."""
+"""A file without a row may belong to a collection that is still at work; after so long it hardly does. One that does is
+collected again.
+"""
 
 
 @dataclass(frozen=True)
@@ -90,15 +93,20 @@ def _policies(now: datetime) -> Iterator[tuple[Cluster, str, float, datetime]]:
 
 def _old(cluster: Cluster, before: datetime) -> QuerySet[Attempt]:
     """Attempts that ended, and became known, so long ago, and at which nobody works."""
-    ended = (TriageState.DONE, TriageState.FAILED)
-    return Attempt.objects.filter(cluster=cluster, sort_at__lt=before, created_at__lt=before, triage_state__in=ended)
+    return Attempt.objects.filter(**_is_old(cluster, before))
+
+
+def _is_old(cluster: Cluster, before: datetime, of: str = "") -> dict[str, Any]:
+    facts = {"cluster": cluster, "sort_at__lt": before, "created_at__lt": before}
+    facts["triage_state__in"] = (TriageState.DONE, TriageState.FAILED)
+    return {f"{of}{name}": value for name, value in facts.items()}
 
 
 # --- raw streams ------------------------------------------------------------------------------------------------------
 
 
 def _streams(cluster: Cluster, before: datetime) -> QuerySet[Stream]:
-    return Stream.objects.filter(attempt__in=_old(cluster, before)).exclude(blob="").order_by("pk")
+    return Stream.objects.filter(**_is_old(cluster, before, of="attempt__")).exclude(blob="").order_by("pk")
 
 
 def _size_of_streams(cluster: Cluster, before: datetime) -> tuple[int, int]:
@@ -110,7 +118,9 @@ def _size_of_streams(cluster: Cluster, before: datetime) -> tuple[int, int]:
 
 @transaction.atomic
 def _remove_streams(cluster: Cluster, before: datetime) -> tuple[int, int]:
-    rows = list(_streams(cluster, before).select_for_update(of=("self",), skip_locked=True)[:BATCH])
+    streams = _streams(cluster, before).select_related("attempt")
+    # the attempts too: who asks for triage now waits, and then sees which streams are gone
+    rows = list(streams.select_for_update(of=("self", "attempt"), skip_locked=True)[:BATCH])
     Stream.objects.filter(pk__in=[row.pk for row in rows]).update(blob="")
     return len(rows), _forget_blobs({row.blob for row in rows})
 
@@ -127,8 +137,9 @@ def remove_unused(keys: Iterable[str], *, unused_for: float = UNUSED_SECONDS) ->
     """Removes blobs that no stream names, unless they were written a moment ago. Returns those that went."""
     store, gone = blob_store(), []
     for key in keys:
-        if not Stream.objects.filter(blob=key).exists() and store.remove(key, unless_newer_than=unused_for):
-            gone.append(key)
+        with removing_blobs():
+            if not Stream.objects.filter(blob=key).exists() and store.remove(key, unless_newer_than=unused_for):
+                gone.append(key)
     return gone
 
 

@@ -20,7 +20,7 @@ from connectors.base import CollectionReport, CollectRequest, ConfigError, Conne
 from engine.model import Source, Stream, rfc3339
 from engine.origin import Places
 from triage import logs
-from triage.blobs import BlobStore
+from triage.blobs import BlobError, BlobStore
 from triage.gpus import gpus_of
 from triage.line_times import LineTimes
 from triage.metrics import counters
@@ -69,8 +69,9 @@ def collect_leased(lease: CollectionLease) -> None:
         Gathering(lease, blob_store()).run()
     except LeaseLost:
         logger.info("collection %s was taken over", collection_id)
-    except ConnectorError as error:
-        if error.temporary and lease.collection.tries < TEMPORARY_TRIES:
+    except (ConnectorError, BlobError) as error:  # a blob that was removed meanwhile is stored again
+        temporary = isinstance(error, BlobError) or error.temporary
+        if temporary and lease.collection.tries < TEMPORARY_TRIES:
             delay = 5 * 2**lease.collection.tries
             postpone_collection(lease, delay)
             return
