@@ -31,7 +31,7 @@ from engine.model import Attempt, Source, SourceReport, Stream
 from engine.names import short_names
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".zip")
-_FOLDERS = {
+FOLDERS = {
     "applog": Source.APPLOG,
     "applogs": Source.APPLOG,
     "logs": Source.APPLOG,
@@ -76,23 +76,30 @@ def open_bundle(path: Path, limits: Limits = Limits()) -> Iterator[Bundle]:  # n
     """Open a folder or archive as a Bundle; an archive is unpacked for as long as the context lasts. Raises
     BundleError.
     """
+    with unpacked(path, limits) as folder:
+        yield read_folder(folder, str(path))
+
+
+@contextmanager
+def unpacked(path: Path, limits: Limits = Limits()) -> Iterator[Path]:  # noqa: B008 - frozen
+    """A folder as it is; that of an archive for as long as the context lasts. Raises BundleError."""
     if path.is_dir():
-        yield read_folder(path, str(path))
+        yield path
         return
     if not path.is_file():
         raise BundleError("no such file or folder")
     if not path.name.endswith(ARCHIVES):
         raise BundleError(f"not a bundle: a folder, or one of {', '.join(ARCHIVES)}")
-    with tempfile.TemporaryDirectory(prefix="faultline-") as unpacked:
+    with tempfile.TemporaryDirectory(prefix="faultline-") as into:
         try:
-            unpack(path, Path(unpacked), limits)
+            unpack(path, Path(into), limits)
         except BundleError:
             raise
         except OSError as error:
             raise BundleError(f"damaged archive: {error.strerror or one_line(error)}") from None
         except Exception as error:  # each of the five formats has its own ways to be damaged
             raise BundleError(f"damaged archive: {one_line(error)}") from None
-        yield read_folder(_top(Path(unpacked)), str(path))
+        yield _top(Path(into))
 
 
 def unpack(archive: Path, into: Path, limits: Limits) -> None:
@@ -185,8 +192,16 @@ def read_folder(folder: Path, path: str) -> Bundle:
             attempt = parse_attempt(content.read(MAX_MANIFEST + 1))
     except OSError as error:
         raise BundleError(f"attempt.yaml: {error.strerror or one_line(error)}") from None
+    files, reports = files_of(folder)
+    streams = [file_stream(file, name, attempt.nodes) for name, file in files.items()]
+    return Bundle(path, attempt, tuple(streams), tuple(reports))
+
+
+def files_of(folder: Path) -> tuple[dict[str, Path], list[SourceReport]]:
+    """Name -> file of everything that may be evidence, in order, and what was not followed."""
     root = folder.resolve()
-    streams, reports = [], []
+    files: dict[str, Path] = {}
+    reports = []
     for file in sorted(folder.rglob("*"), key=lambda f: f.relative_to(folder).as_posix()):
         name = _readable(file.relative_to(folder).as_posix())
         if file.name.startswith(".") or name in ("attempt.yaml", "expected.yaml") or not file.is_file():
@@ -196,8 +211,8 @@ def read_folder(folder: Path, path: str) -> Bundle:
                 SourceReport(source=name, status="error", note="a link that leaves the bundle was not followed")
             )
             continue
-        streams.append(file_stream(file, name, attempt.nodes))
-    return Bundle(path, attempt, tuple(streams), tuple(reports))
+        files[name] = file
+    return files, reports
 
 
 def _readable(name: str) -> str:
@@ -219,7 +234,7 @@ def file_stream(file: Path, name: str, nodes: Sequence[str] = ()) -> Stream:
 
 def source_of(name: str) -> Source:
     """What the folder of a file in a bundle says that it holds; a log of the job when it says nothing."""
-    return _FOLDERS.get(name.split("/", 1)[0] if "/" in name else "", Source.APPLOG)
+    return FOLDERS.get(name.split("/", 1)[0] if "/" in name else "", Source.APPLOG)
 
 
 def is_compressed(name: str) -> bool:

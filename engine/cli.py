@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         type=str,
         metavar="PATH",
-        help="bundles: a folder, .tar, .tar.gz, .tar.zst or .zip; or log files of one job, - is stdin",
+        help="bundles: a folder, .tar, .tar.gz, .tar.zst or .zip; or of one job the log files and what sacct, squeue, "
+        "scontrol and kubectl print, or a folder or archive of them; - is stdin",
     )
     diagnose.add_argument("--job", default="", help="of log files: the job's id")
     diagnose.add_argument("--state", default="", help="of log files: how the job ended, e.g. FAILED")
@@ -125,15 +126,16 @@ def _ruleset(args: argparse.Namespace) -> Ruleset:
 
 
 def _diagnose(args: argparse.Namespace) -> int:
-    from engine.bundle import BundleError, open_bundle
-    from engine.loose import is_loose, open_logs
+    from engine.bundle import BundleError
+    from engine.loose import is_loose, open_any, open_logs
 
     ruleset = _ruleset(args)
+    said = {"state": args.state, "nodes": args.nodes, "job": args.job}
     logs = [path for path in args.paths if is_loose(path)]
-    answers = [open_bundle(Path(path)) for path in args.paths if path not in logs]
+    answers = [open_any(Path(path), **said) for path in args.paths if path not in logs]
     names = [path for path in args.paths if path not in logs]
     if logs:
-        answers.append(open_logs(logs, state=args.state, nodes=args.nodes, job=args.job))
+        answers.append(open_logs(logs, **said))
         names.append(" ".join(logs))
     codes = [OK]
     for name, opened in zip(names, answers, strict=True):

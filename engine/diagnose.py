@@ -36,7 +36,7 @@ from engine import (
 )
 from engine.clock import StreamClock, parse_time, zone_by_span
 from engine.coverage import coverage
-from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, is_structured, read_facts
+from engine.facts import MAX_BYTES, Fact, attempt_fact, cluster_zone, in_known_zone, is_structured, read_facts
 from engine.findings import (
     AROUND,
     SETTLE,
@@ -315,7 +315,7 @@ def _read(attempt: Attempt, streams: Sequence[Stream], scanner: Scanner, process
     records = [stream for stream in texts if stream.source is Source.SCHEDULER and is_structured(stream.name)]
     for stream in records:
         with _reported(stream, reports), stream.open() as content:
-            found = read_facts(stream.name, content.read(MAX_BYTES + 1), attempt)
+            found = in_known_zone(read_facts(stream.name, content.read(MAX_BYTES + 1), attempt), attempt)
             facts += found
             scans.append(_scan_facts(stream, found, scanner))
     places.learn_facts(facts)

@@ -83,8 +83,22 @@ def cluster_zone(facts: Iterable[Fact], attempt: Attempt) -> float | None:
     return min(fitting)[2] if fitting else None
 
 
+def in_known_zone(facts: list[Fact], attempt: Attempt) -> list[Fact]:
+    """Without times that name no zone, where nothing tells it: the attempt's own times are not known. Taken for UTC, a
+    job's end may be hours before what ended it.
+    """
+    if attempt.started_at is not None or attempt.ended_at is not None:
+        return facts
+    local = {id(fact) for fact in facts if fact.stamp and fact.stamp.offset is None and fact.stamp.kind != "epoch"}
+    return [msgspec.structs.replace(fact, stamp=None) if id(fact) in local else fact for fact in facts]
+
+
 def of_this_attempt(facts: list[Fact], attempt: Attempt) -> list[Fact]:
-    """Without rows of sacct about the job's other attempts (before a requeue), as their times tell."""
+    """Without rows of other jobs, where there are some of this one, and without rows of sacct about the job's other
+    attempts (before a requeue), as their times tell.
+    """
+    if any(is_about(attempt.workload.id, fact) for fact in facts):
+        facts = [fact for fact in facts if fact.kind not in ("sacct", "job") or is_about(attempt.workload.id, fact)]
     if attempt.started_at is None or attempt.ended_at is None:
         return facts
     zone = cluster_zone(facts, attempt) or 0.0
@@ -100,6 +114,16 @@ def of_this_attempt(facts: list[Fact], attempt: Attempt) -> list[Fact]:
             other.append(fact)
     dropped = {id(fact) for fact in other if _job(fact) in own}
     return [fact for fact in facts if id(fact) not in dropped]
+
+
+def is_about(job: str, fact: Fact) -> bool:
+    """Does a row tell of this job, a step, task or part of it, or the array that it is a task of?"""
+    names = [fact.fields.get(key, "") for key in ("JobID", "JobIDRaw", "JobId", "ArrayJobId", "HetJobId")]
+    return fact.kind in ("sacct", "job") and any(_same_job(job, name.split(".")[0]) for name in names if name)
+
+
+def _same_job(job: str, name: str) -> bool:
+    return job == name or name.startswith((f"{job}_", f"{job}+"))
 
 
 def _job(fact: Fact) -> str:
@@ -196,7 +220,9 @@ def _sacct_json(document: Any, attempt: Attempt) -> Iterator[Fact]:
         # The exit code is left out on purpose: `sacct --json` of Slurm 22.05 reports 0 for failed jobs.
         text = f"sacct: JobID={job.get('job_id')} State={current} Reason={reason} NodeList={job.get('nodes')}"
         time = job.get("time") or {}
-        yield Fact(text, 0, 1, parse_time(time.get("end") if isinstance(time, dict) else None), None, "sacct")
+        stamp = parse_time(time.get("end") if isinstance(time, dict) else None)
+        told = {"JobID": job.get("job_id"), "State": current, "NodeList": job.get("nodes"), "JobName": job.get("name")}
+        yield Fact(text, 0, 1, stamp, None, "sacct", {key: str(value) for key, value in told.items() if value})
 
 
 def _scontrol(text: str) -> Iterator[Fact]:

@@ -10,14 +10,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from connectors.access import Refused, Roots, why_not_listed
 from connectors.base import CollectionReport, CollectRequest
 from connectors.files.config import FilePattern, FilesConfig
 from connectors.files.cut import Window, blocks, borders, tells_time
-from connectors.files.parser import describe
 from connectors.files.patterns import Hosts
 from connectors.http import Deadline
 from connectors.part import Parts, Range, left_out, room_for, size_of, within
@@ -27,6 +26,7 @@ from connectors.tally import Tally
 from connectors.window import NO_WINDOW, window_of
 from engine.bundle import ARCHIVES, BundleError, is_compressed, place_of, plain, unpack
 from engine.bundle import Limits as ArchiveLimits
+from engine.kinds import describe
 from engine.model import Source, Stream
 
 GROWING = 5.0
@@ -233,7 +233,7 @@ class PatternCollection:
                 kind = describe(inside, start.read(_HEAD), self._attempt.nodes)
             source = kind.source if kind.source is not Source.APPLOG else pattern.source
             yield Stream(
-                name=self._name(f"{source.value}/{self._below(path)}/{inside}"),
+                name=self._name(f"{source.value}/{self._below(path)}/{_called(inside, kind.base)}"),
                 source=source,
                 open=opened,
                 size=-1 if is_compressed(member.name) else size,
@@ -299,6 +299,10 @@ class PatternCollection:
 
 def _open_member(member: Path, size: int) -> BinaryIO:
     return plain(member.open("rb"), member.name, size)
+
+
+def _called(inside: str, base: str) -> str:
+    return str(PurePosixPath(inside).with_name(base))
 
 
 def _suffix(name: str) -> str:

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from connectors.slurm.parser import Row, gpus_per_node, print_time, severity
+from connectors.slurm.parser import Row, print_time, severity
 from engine.model import Attempt, Workload
+from engine.records import gpus_per_node
 
 _TIMES = ("Submit", "Start", "End")
 REQUEUE_SECONDS = 3600.0

@@ -227,19 +227,6 @@ def compress_nodes(nodes: Sequence[str]) -> str:
         return ",".join(nodes)
 
 
-def gpus_per_node(tres: str, nodes: int) -> int | None:
-    """GPUs a node from ``cpu=8,gres/gpu=16,node=2``; None when the allocation has none."""
-    total, typed = 0, 0
-    for part in tres.split(","):
-        key, _, value = part.partition("=")
-        if key == "gres/gpu" and value.isdigit():
-            total = int(value)
-        elif key.startswith("gres/gpu:") and value.isdigit():
-            typed += int(value)
-    total = total or typed
-    return -(-total // nodes) if total and nodes else None
-
-
 _RECORD = re.compile(r"(?m)^(?=JobId=|NodeName=)")
 _FIELD = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=(.*?)(?=\s+[A-Z][\w/:]*=|\s*$)", re.DOTALL)
 _LINE_FIELD = re.compile(r"(?m)^\s*(Command|WorkDir|StdErr|StdIn|StdOut|Comment)=(.*?)\s*$")

@@ -20,9 +20,9 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db import transaction
 
 from connectors.base import FoundAttempt
-from connectors.files.parser import describe
 from engine import model as engine
 from engine.bundle import BundleError, open_bundle
+from engine.kinds import HEAD, describe
 from engine.model import Source
 from triage.models import Attempt, CollectionState, TriageState
 from triage.services import spool
@@ -33,7 +33,6 @@ from triage.services.triage import request_triage
 FILES = "files"
 """The connector that reads bundles."""
 SCHEDULERS = ("static", "slurm", "kueue")
-_HEAD_BYTES = 64 << 10
 _FOLDERS = {
     Source.APPLOG: "applog",
     Source.SYSLOG: "syslog",
@@ -170,8 +169,8 @@ def _members(uploads: Sequence[UploadedFile], nodes: Sequence[str]) -> list[tupl
     for upload in uploads:
         name = _plain_name(upload.name)
         upload.seek(0)
-        kind = describe(name, upload.read(_HEAD_BYTES), nodes)
-        base = f"{kind.node}.log" if kind.source is Source.SYSLOG and kind.node else name
+        kind = describe(name, upload.read(HEAD), nodes)
+        base = f"{kind.node}.log" if kind.source is Source.SYSLOG and kind.node else kind.base
         place, count = f"{_FOLDERS[kind.source]}/{base}", 1
         while place in members:
             count += 1

@@ -24,8 +24,8 @@ from django.db import transaction
 from django.db.models import Count, Sum
 from django.db.models.functions import Now
 
-from connectors.files.parser import describe
 from engine.bundle import BundleError, open_bundle, place_of
+from engine.kinds import describe
 from engine.model import Source
 from triage.blobs.disk import make_folders, sync_folder
 from triage.models import Attempt, EventKind, Observation, TriageState
@@ -90,6 +90,7 @@ def stream_name(
     if node and not _PART.fullmatch(node):
         raise ObservationRefused("node", "must be a host name")
     own = SOURCES.get(parts[0]) if len(parts) > 1 else None
+    told = None
     if source:
         kind = SOURCES.get(source) or Source(source)
     elif own is not None:
@@ -100,6 +101,8 @@ def stream_name(
     else:
         raise ObservationRefused("name", f"must begin with {'/, '.join(SOURCES)}/, or source must be given")
     rest = list(parts[1:] if own else parts)
+    if told is not None:
+        rest[-1] = told.base
     known = [*nodes, node] if node else list(nodes)
     at_node, at_rank = place_of("/".join([FOLDERS[kind], *rest]), kind, known)
     if rank is not None and at_rank != rank:

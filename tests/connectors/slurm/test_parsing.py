@@ -12,7 +12,6 @@ from connectors.slurm.parser import (
     Row,
     compress_nodes,
     expand_nodes,
-    gpus_per_node,
     parse_rows,
     parse_time,
     row_of_scontrol,
@@ -20,6 +19,7 @@ from connectors.slurm.parser import (
 )
 from engine.facts import read_facts
 from engine.model import Attempt, Workload
+from engine.records import gpus_per_node
 from tests.connectors.slurm.conftest import RECORDED
 
 SACCT = (RECORDED / "sacct.txt").read_bytes()
