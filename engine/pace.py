@@ -101,7 +101,6 @@ def count(scan: StreamScan) -> list[Mark]:
 def _lines(stream: Stream, matched: set[int]) -> Iterable[tuple[_Seen, tuple[object, ...]]]:
     """Lines that could be progress: no rule matched them, they speak of work and hold a number."""
     looked = 0
-    last: Stamp | None = None
     for block in blocks(stream):
         start, number = block.start, block.line
         while start < block.end and looked < MOST_LINES:
@@ -110,7 +109,6 @@ def _lines(stream: Stream, matched: set[int]) -> Iterable[tuple[_Seen, tuple[obj
             if 8 <= len(raw) <= 2000 and offset not in matched and any(48 <= byte <= 57 for byte in raw[:400]):
                 looked += 1
                 line = clean(raw)
-                last = line.stamp or last
                 text = printable(line.text)[:400]
                 if _WORK.search(text) and not _NOT_WORK.search(text):
                     yield _seen(block, start, number, raw, line.rank, text, line.stamp), line.lane

@@ -147,6 +147,9 @@ class _Pass:
         self._told: list[tuple[int, Stamp, str]] = []
         """Times of matched lines, each with the number of samples up to which it counts."""
         self._clean = lru_cache(maxsize=4096)(partial(clean, nodes=nodes))
+        # Hundreds of ranks raise one exception.
+        self._exception_rule = lru_cache(maxsize=256)(self._find_exception_rule)
+        self._exception_meaning = lru_cache(maxsize=256)(self._find_exception_meaning)
         self._marks: Marks | None = None
         if scanner.marks is not None and stream.source is Source.APPLOG:
             self._marks = Marks(scanner.marks, self._whole_line)
@@ -335,7 +338,7 @@ class _Pass:
                 self._keep(block, start, number, line, *chosen, said, bare=True)
             return
 
-    def _exception_rule(self, text: str, frames: str) -> tuple[Rule, dict[str, str]] | None:
+    def _find_exception_rule(self, text: str, frames: str) -> tuple[Rule, dict[str, str]] | None:
         for matcher in self._s.exceptions:
             captures = matcher.match_exception(text, frames)
             if captures is not None:
@@ -377,7 +380,7 @@ class _Pass:
         if general is not None and general[0].family != rule.family and general[0].role in _CONSEQUENCES:
             self._keep(block, position, number, line, *general, text)
 
-    def _exception_meaning(self, text: str, frames: str) -> tuple[Rule, dict[str, str]] | None:
+    def _find_exception_meaning(self, text: str, frames: str) -> tuple[Rule, dict[str, str]] | None:
         """What an exception means: by the exception rules, or by a line rule that knows its text better."""
         chosen = self._exception_rule(text, frames)
         if chosen is None or not chosen[0].id.startswith("python."):
