@@ -12,7 +12,8 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from importlib import import_module
 from typing import Any
 
 import psycopg
@@ -21,10 +22,15 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import IntegrityError, connection, models, transaction
 from django.db.migrations.loader import MigrationLoader
+from django.db.models import Count
 from psycopg import sql
 
+from tests.triage import cast
 from tests.triage.migration_rules import complaints
 from triage.management.commands import migrate
+from triage.models import Attempt, AttemptNode
+from triage.services.attempts import record_attempt
+from triage.services.integrity import verify
 
 BASELINE = "0021_followed"
 """The last migration from before the rule; service and migrations could not be up at once then."""
@@ -135,6 +141,8 @@ def _value(field: models.Field[Any, Any]) -> Any:
     match field:
         case models.DateTimeField():
             return datetime(2026, 11, 3, tzinfo=UTC)
+        case models.DateField():
+            return date(2026, 11, 3)
         case models.UUIDField():
             return uuid.uuid4()
         case models.BooleanField():
@@ -150,6 +158,26 @@ def _value(field: models.Field[Any, Any]) -> Any:
         case models.CharField() | models.TextField():
             return str(field.choices[0][0]) if field.choices else "a"
     return []
+
+
+# --- rows from before -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_nodes_of_attempts_from_before_are_filled_once_however_often_it_begins() -> None:
+    fill = import_module("triage.migrations.0028_attempt_nodes_of_earlier").fill
+    for number in range(3):
+        record_attempt(cast.facts(str(number)))
+    first, *others = Attempt.objects.order_by("pk").values_list("pk", flat=True)
+    AttemptNode.objects.exclude(attempt=first).delete()
+    kept = set(AttemptNode.objects.values_list("pk", flat=True))
+    for _ in range(2):
+        with connection.schema_editor(atomic=False) as editor:
+            fill(None, editor)
+    assert kept < set(AttemptNode.objects.values_list("pk", flat=True)), "what was there is left alone"
+    counted = AttemptNode.objects.values_list("attempt").annotate(rows=Count("pk"))
+    assert dict(counted) == dict.fromkeys([first, *others], len(cast.NODES))
+    assert verify().problems == []
 
 
 # --- interrupted ------------------------------------------------------------------------------------------------------

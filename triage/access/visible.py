@@ -133,6 +133,7 @@ def _discovery(sight: Sight) -> Q:
 
 RULES: dict[str, Rule] = {
     "attempt": place,
+    "attemptnode": place,
     "workload": place,
     "cluster": lambda sight: Q(pk__in=sorted(sight.some_clusters)),
     "gpu": lambda sight: Q(cluster__in=sorted(sight.some_clusters)),

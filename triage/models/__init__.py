@@ -3,6 +3,7 @@
 """
 
 from triage.models.attempt import Attempt, TriageState, VerdictStatus
+from triage.models.attempt_node import AttemptNode
 from triage.models.audit import AuditEntry
 from triage.models.cluster import Cluster
 from triage.models.collection import Collection, CollectionState
@@ -45,6 +46,7 @@ __all__ = [
     "Announcement",
     "ApiToken",
     "Attempt",
+    "AttemptNode",
     "Audience",
     "AuditEntry",
     "Channel",

@@ -127,6 +127,7 @@ class Membership(models.Model):
     objects = Seen()
 
     class Meta:
+        indexes = [models.Index(fields=["incident", "-attempt"], name="newest_member")]
         base_manager_name = "objects"  # so that `attempt.membership` too is only there for who sees the incident
 
     def __str__(self) -> str:

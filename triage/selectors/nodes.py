@@ -11,19 +11,25 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from django.db.models import F, Func, IntegerField, Max, Sum
+from django.db.models import F, Func, IntegerField, OuterRef, Subquery, Sum
 from django.db.models.fields.json import KeyTransform
 
 from triage.access.sql import seen_rows
-from triage.models import Attempt, Cluster, EventKind, Gpu, TimelineEvent
+from triage.models import Attempt, AttemptNode, Cluster, EventKind, Gpu, TimelineEvent
 from triage.selectors.kept import kept
 from triage.statistics import Z_STRICT, Share, wilson
 
 DAYS = 90
 MAX_FAULTS = 50
+"""Failures whose devices are counted."""
+SHOWN_FAULTS = 15
 MAX_GPUS = 64
 MAX_ATTEMPTS = 5000
 MAX_WORKLOADS = 12
+RECENT = 300
+"""Attempts that workloads are counted among: of thousands, those of today matter."""
+NEWEST = 20
+"""Attempts that are looked at for the number of GPUs."""
 NODE_EVENTS = (EventKind.NODE_NOTED, EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
 SERVICE_EVENTS = (EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
 
@@ -116,6 +122,8 @@ class NodePage:
     faults: list[Fault]
     devices: list[Device]
     workloads: list[Touched]
+    workloads_since: datetime | None = None
+    """They are counted among what ended then or later, since more than RECENT attempts ran here; None: among all."""
     events: list[TimelineEvent] = field(default_factory=list)
     gpus: int | None = None
     model: str = ""
@@ -141,57 +149,56 @@ class NodePage:
 
 def clusters_of(name: str) -> list[Cluster]:
     """The clusters in which a node of this name was seen, the one with the latest attempt first."""
-    rows = (
-        Attempt.objects.filter(nodes__contains=[name]).order_by().values_list("cluster").annotate(last=Max("sort_at"))
-    )
-    latest = dict(rows)
-    found = Cluster.objects.in_bulk(latest).values()
-    return sorted(found, key=lambda cluster: (-latest[cluster.pk].timestamp(), cluster.name))
+    ran = AttemptNode.objects.filter(node=name, ran=True, cluster=OuterRef("pk")).order_by("-sort_at")
+    known = Cluster.objects.annotate(latest=Subquery(ran.values("sort_at")[:1])).filter(latest__isnull=False)
+    return list(known.order_by("-latest", "name"))
 
 
 _HERE = """
-WITH ran AS MATERIALIZED (
-    SELECT id, cluster_id, workload_id, started_at, sort_at, outcome NOT IN ('succeeded', '') AS failed, domain,
-           sub_domain, rule, %(name)s = ANY (blamed_nodes) AS blamed, lost_gpu_hours AS lost, gpus_per_node AS gpus
-    FROM triage_attempt AS one WHERE nodes @> ARRAY[%(name)s]::varchar[] AND {seen:one}
-), clusters AS (
-    SELECT cluster.id, cluster.name, max(ran.sort_at) AS latest
-    FROM ran JOIN triage_cluster AS cluster ON cluster.id = ran.cluster_id GROUP BY cluster.id
+WITH clusters AS MATERIALIZED (
+    SELECT cluster.id, cluster.name, found.latest FROM triage_cluster AS cluster CROSS JOIN LATERAL (
+        SELECT sort_at AS latest FROM triage_attemptnode AS one
+        WHERE node = %(name)s AND ran AND cluster_id = cluster.id AND {seen:one} ORDER BY sort_at DESC LIMIT 1
+    ) found
 ), here AS MATERIALIZED (
-    SELECT * FROM ran WHERE sort_at >= %(since)s AND cluster_id = (
+    SELECT attempt_id AS id, workload_id, sort_at, began_on, ended_on, failed, blamed FROM triage_attemptnode AS one
+    WHERE node = %(name)s AND ran AND sort_at >= %(since)s AND {seen:one} AND cluster_id = (
         SELECT id FROM clusters ORDER BY coalesce(name = %(asked)s, false) DESC, latest DESC, name LIMIT 1
-    ) ORDER BY sort_at DESC, id DESC LIMIT %(limit)s
+    ) ORDER BY sort_at DESC, attempt_id DESC LIMIT %(limit)s
+), to_blame AS MATERIALIZED (
+    SELECT one.id, one.sort_at, here.ended_on, one.domain, one.sub_domain, one.rule, one.lost_gpu_hours AS lost
+    FROM here JOIN triage_attempt AS one ON one.id = here.id WHERE here.blamed
 ), spans AS (
-    SELECT (coalesce(started_at, sort_at) AT TIME ZONE 'UTC')::date AS first,
-           (sort_at AT TIME ZONE 'UTC')::date AS last,
-           count(*) AS ran, count(*) FILTER (WHERE failed) AS failed, count(*) FILTER (WHERE blamed) AS blamed
+    SELECT began_on AS first, ended_on AS last, count(*) AS ran, count(*) FILTER (WHERE failed) AS failed,
+           count(*) FILTER (WHERE blamed) AS blamed
     FROM here GROUP BY 1, 2
 ), roots AS (
-    SELECT DISTINCT ON (1) (sort_at AT TIME ZONE 'UTC')::date AS day, domain, sub_domain, rule
-    FROM here WHERE blamed ORDER BY 1, sort_at, id
+    SELECT DISTINCT ON (ended_on) ended_on AS day, domain, sub_domain, rule
+    FROM to_blame ORDER BY ended_on, sort_at, id
+), recent AS MATERIALIZED (
+    SELECT * FROM here ORDER BY sort_at DESC, id DESC LIMIT %(recent)s
 ), touched AS (
-    SELECT coalesce(nullif(workload.name, ''), workload.workload_id) AS name, sum(ran) AS ran, sum(failed) AS failed,
-           sum(blamed) AS blamed
-    FROM (
-        SELECT workload_id AS id, count(*) AS ran, count(*) FILTER (WHERE failed) AS failed,
-               count(*) FILTER (WHERE blamed) AS blamed
-        FROM here GROUP BY workload_id
-    ) each JOIN triage_workload AS workload ON workload.id = each.id
+    SELECT coalesce(nullif(workload.name, ''), workload.workload_id) AS name, count(*) AS ran,
+           count(*) FILTER (WHERE failed) AS failed, count(*) FILTER (WHERE blamed) AS blamed
+    FROM recent JOIN triage_workload AS workload ON workload.id = recent.workload_id
     GROUP BY 1 ORDER BY blamed DESC, failed DESC, ran DESC, name LIMIT %(workloads)s
 )
 SELECT (SELECT coalesce(json_agg(json_build_array(first, last, ran, failed, blamed)), '[]') FROM spans),
        (SELECT coalesce(json_agg(json_build_array(day, domain, sub_domain, rule)), '[]') FROM roots),
        (SELECT coalesce(json_agg(json_build_array(name, ran, failed, blamed)), '[]') FROM touched),
+       (SELECT min(sort_at) FROM recent WHERE (SELECT count(*) FROM here) > %(recent)s),
        (SELECT coalesce(json_agg(id), '[]') FROM (
-           SELECT id FROM here WHERE blamed ORDER BY sort_at DESC, id DESC LIMIT %(faults)s
+           SELECT id FROM to_blame ORDER BY sort_at DESC, id DESC LIMIT %(faults)s
        ) newest),
-       (SELECT coalesce(sum(lost), 0) FROM here WHERE blamed),
-       (SELECT gpus FROM here WHERE gpus > 0 ORDER BY sort_at DESC, id DESC LIMIT 1),
+       (SELECT coalesce(sum(lost), 0) FROM to_blame),
+       (SELECT one.gpus_per_node FROM (SELECT id FROM recent ORDER BY sort_at DESC, id DESC LIMIT %(newest)s) newest
+        JOIN triage_attempt AS one ON one.id = newest.id WHERE one.gpus_per_node > 0
+        ORDER BY one.sort_at DESC, one.id DESC LIMIT 1),
        (SELECT coalesce(json_agg(id ORDER BY coalesce(name = %(asked)s, false) DESC, latest DESC, name), '[]')
         FROM clusters)
 """
-"""One walk over all that ran on nodes of the name, whose rows lie far apart. The database counts, so that the thousands
-of a busy node stay there.
+"""What ran on the node is read from one index, newest first, and no further than it is counted; of the attempts
+themselves only those that it is blamed for are, and the newest. The database counts, so that thousands stay there.
 """
 
 
@@ -204,6 +211,7 @@ class _Here:
     roots: dict[date, tuple[str, str, str]]
     """Of each day with a failure that is blamed on it, the first one's domain, component and rule."""
     workloads: list[Touched]
+    workloads_since: datetime | None
     faults: list[int]
     """The newest failures that are blamed on it."""
     lost: float
@@ -215,14 +223,15 @@ class _Here:
     def read(cls, name: str, asked: str | None, since: datetime) -> _Here:
         params = {
             "name": name, "asked": asked, "since": since, "limit": MAX_ATTEMPTS, "faults": MAX_FAULTS,
-            "workloads": MAX_WORKLOADS,
+            "workloads": MAX_WORKLOADS, "recent": RECENT, "newest": NEWEST,
         }  # fmt: skip
-        ((spans, roots, touched, faults, lost, gpus, clusters),) = seen_rows(_HERE, params)
+        ((spans, roots, touched, touched_since, faults, lost, gpus, clusters),) = seen_rows(_HERE, params)
         day = date.fromisoformat
         return cls(
             [(day(first), day(last), *counts) for first, last, *counts in spans],
             {day(on): (domain, sub, rule) for on, domain, sub, rule in roots},
             [Touched(workload, *counts) for workload, *counts in touched],
+            touched_since,
             faults,
             lost,
             gpus,
@@ -244,9 +253,10 @@ def node_page(name: str, asked: str | None = None, *, now: datetime | None = Non
     attempts, failed, blamed = (sum(span[column] for span in here.spans) for column in (2, 3, 4))
     share = wilson(blamed, attempts)
     fleet = _others(_cluster_total(cluster, since), share)
-    faults = _faults(name, here.faults)
+    roots = _roots(name, here.faults)
+    faults = _faults(roots)
     gpus = list(Gpu.objects.filter(cluster=cluster, node=name).order_by("bus")[:MAX_GPUS])
-    slots, devices = _slots([gpu for gpu in gpus if gpu.bus], faults)
+    slots, devices = _slots([gpu for gpu in gpus if gpu.bus], roots)
     return NodePage(
         name=name,
         cluster=cluster,
@@ -262,6 +272,7 @@ def node_page(name: str, asked: str | None = None, *, now: datetime | None = Non
         faults=faults,
         devices=devices,
         workloads=here.workloads,
+        workloads_since=here.workloads_since,
         events=list(node_events(name, cluster)[:100]),
         gpus=here.gpus,
         model=", ".join(
@@ -435,42 +446,66 @@ def _days(here: _Here, since: datetime, now: datetime) -> list[Day]:
     ]
 
 
-def _faults(name: str, ids: list[int]) -> list[Fault]:
-    """The failures with these ids, with the devices of the node at which the diagnosis sees their root. One query."""
-    attempts = (
+@dataclass(frozen=True)
+class _Root:
+    """Where the diagnosis of a failure sees its root."""
+
+    title: str
+    devices: tuple[str, ...]
+    """Of the node that is looked at."""
+    at: datetime
+
+
+def _roots(name: str, ids: list[int]) -> dict[int, _Root]:
+    """Of the failures with these ids, newest first. One query, of the roots alone: a whole row is wide."""
+    rows = (
         Attempt.objects.filter(pk__in=ids)
-        .select_related("workload", "cluster", "diagnosis", "verdict__by")
-        .defer("diagnosis__contract", "search")
         .annotate(root=KeyTransform("root_cause", F("diagnosis__contract")))
+        .order_by("-sort_at", "-id")
+        .values_list("pk", "sort_at", "root")
+    )
+    found = {}
+    for pk, at, told in rows:
+        root = told if isinstance(told, dict) else {}
+        own = [device.removeprefix(f"{name}/") for device in root.get("devices", ()) if device.startswith(f"{name}/")]
+        found[pk] = _Root(str(root.get("title") or ""), tuple(own), at)
+    return found
+
+
+def _faults(roots: dict[int, _Root]) -> list[Fault]:
+    """The newest of these failures, as a row shows them. One query."""
+    attempts = (
+        Attempt.objects.filter(pk__in=list(roots)[:SHOWN_FAULTS])
+        .select_related("workload", "diagnosis", "verdict__by")
+        .defer("diagnosis__contract", "search", "nodes")
         .order_by("-sort_at", "-id")
     )
     faults = []
     for attempt in attempts:
-        root = attempt.root if isinstance(attempt.root, dict) else {}
-        own = [device.removeprefix(f"{name}/") for device in root.get("devices", ()) if device.startswith(f"{name}/")]
-        title = (
-            attempt.title if attempt.verdict and attempt.verdict.is_correction else root.get("title") or attempt.title
+        root = roots[attempt.pk]
+        corrected = attempt.verdict is not None and attempt.verdict.is_correction
+        faults.append(
+            Fault(attempt, attempt.title if corrected else root.title or attempt.title, root.devices, attempt.sort_at)
         )
-        faults.append(Fault(attempt, title, tuple(own), attempt.sort_at))
     return faults
 
 
-def _devices(faults: list[Fault]) -> list[Device]:
+def _devices(roots: dict[int, _Root]) -> list[Device]:
     counted: Counter[str] = Counter()
     last: dict[str, datetime] = {}
-    for fault in faults:  # newest first
-        for device in dict.fromkeys(fault.devices):
+    for root in roots.values():  # newest first
+        for device in dict.fromkeys(root.devices):
             counted[device] += 1
-            last.setdefault(device, fault.at)
+            last.setdefault(device, root.at)
     return [Device(name, number, last[name]) for name, number in sorted(counted.items(), key=lambda p: (-p[1], p[0]))]
 
 
-def _slots(gpus: list[Gpu], faults: list[Fault]) -> tuple[list[Slot], list[Device]]:
+def _slots(gpus: list[Gpu], roots: dict[int, _Root]) -> tuple[list[Slot], list[Device]]:
     """The GPUs with the faults that began at them or at a part of them, and the devices that belong to none."""
-    devices = _devices(faults)
+    devices = _devices(roots)
     slots = []
     for gpu in gpus:
-        at = [fault.at for fault in faults if any(_part_of(device, gpu.bus) for device in fault.devices)]
+        at = [root.at for root in roots.values() if any(_part_of(device, gpu.bus) for device in root.devices)]
         slots.append(Slot(gpu, Device(gpu.bus, len(at), at[0]) if at else None))
     buses = [gpu.bus for gpu in gpus]
     return slots, [device for device in devices if not any(_part_of(device.name, bus) for bus in buses)]

@@ -15,31 +15,25 @@ _COUNT = """
 WITH row AS (
     SELECT * FROM unnest(%(attempts)s::bigint[], %(nodes)s::varchar[], %(clusters)s::bigint[], %(ats)s::timestamptz[])
     AS row (attempt, node, cluster, at)
-), week AS MATERIALIZED (
-    SELECT node, other.cluster_id, other.sort_at FROM triage_attempt AS other, unnest(other.blamed_nodes) AS node
-    WHERE other.blamed_nodes && %(nodes)s::varchar[] AND other.blames AND NOT other.outcome = 'succeeded'
-          AND other.sort_at > %(first)s - interval '7 days' AND other.sort_at <= %(last)s AND {seen:other}
-), in_week AS (
-    SELECT row.attempt, row.node, count(*) AS times FROM row
-    JOIN week ON week.node = row.node AND week.cluster_id = row.cluster
-         AND week.sort_at > row.at - interval '7 days' AND week.sort_at <= row.at
-    GROUP BY row.attempt, row.node
-), rare AS MATERIALIZED (
-    SELECT * FROM row WHERE attempt NOT IN (SELECT attempt FROM in_week WHERE times > 1)
-), month AS MATERIALIZED (
-    SELECT node, other.cluster_id, other.sort_at FROM triage_attempt AS other, unnest(other.blamed_nodes) AS node
-    WHERE other.blamed_nodes && (SELECT array_agg(node) FROM rare) AND other.blames AND NOT other.outcome = 'succeeded'
-          AND other.sort_at > %(first)s - interval '30 days' AND other.sort_at <= %(last)s AND {seen:other}
+), in_week AS MATERIALIZED (
+    SELECT row.*, (
+        SELECT count(*) FROM triage_attemptnode AS other
+        WHERE other.node = row.node AND other.cluster_id = row.cluster AND other.blamed
+              AND other.sort_at > row.at - interval '7 days' AND other.sort_at <= row.at AND {seen:other}
+    ) AS times FROM row
+), in_month AS (
+    SELECT row.*, (
+        SELECT count(*) FROM triage_attemptnode AS other
+        WHERE other.node = row.node AND other.cluster_id = row.cluster AND other.blamed
+              AND other.sort_at > row.at - interval '30 days' AND other.sort_at <= row.at AND {seen:other}
+    ) AS times FROM row WHERE attempt NOT IN (SELECT attempt FROM in_week WHERE times > 1)
 )
 SELECT attempt, node, times, 7 FROM in_week WHERE times > 1
 UNION ALL
-SELECT rare.attempt, rare.node, count(*), 30 FROM rare
-JOIN month ON month.node = rare.node AND month.cluster_id = rare.cluster
-     AND month.sort_at > rare.at - interval '30 days' AND month.sort_at <= rare.at
-GROUP BY rare.attempt, rare.node HAVING count(*) > 1
+SELECT attempt, node, times, 30 FROM in_month WHERE times > 1
 """
-"""All rows' nodes are looked for at once: one by one, the database read a month of the whole cluster for each. Most
-that come again do so within days, so a whole month is read for the others alone.
+"""For each row a short stretch of an index, and of that alone. Most that come again do so within days, so a whole month
+is read for the others alone.
 """
 
 
@@ -69,7 +63,7 @@ def repeats(attempts: Iterable[Attempt]) -> dict[int, Repeat]:
         return {}
     columns = (list(column) for column in zip(*wanted, strict=True))
     asked = dict(zip(("attempts", "nodes", "clusters", "ats"), columns, strict=True))
-    rows = seen_rows(_COUNT, {**asked, "first": min(asked["ats"]), "last": max(asked["ats"])})
+    rows = seen_rows(_COUNT, asked)
     found: dict[int, Repeat] = {}
     for attempt, node, times, days in sorted(rows, key=lambda row: (-row[2], row[1])):
         found.setdefault(attempt, Repeat(node, times, days))

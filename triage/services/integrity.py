@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Count, F, QuerySet
 
 from engine.blocks import MAX_LINE
@@ -47,6 +48,7 @@ def verify(*, since: datetime | None = None, files: bool = True) -> Findings:
     if files:
         _check_files(attempts, store, found)
     _check_answers(attempts, store, found)
+    _check_nodes(since, found)
     if since is None:
         found.unused = list(_unused(store))
     return found
@@ -107,6 +109,31 @@ def _check_answers(attempts: QuerySet[Attempt], store: BlobStore, found: Finding
     ).order_by("pk")
     for diagnosis in current.iterator(chunk_size=200):
         _check_evidence(diagnosis, store, found)
+
+
+_NODES = """
+SELECT one.id FROM triage_attempt AS one WHERE (%(since)s::timestamptz IS NULL OR one.created_at >= %(since)s) AND (
+    (SELECT count(*) FROM triage_attemptnode AS kept WHERE kept.attempt_id = one.id)
+    <> (SELECT count(*) FROM faultline_nodes_of(one))
+    OR EXISTS (
+        SELECT * FROM faultline_nodes_of(one) EXCEPT
+        SELECT attempt_id, node, cluster_id, queue, workload_id, sort_at, began_on, ended_on, ran, failed, blamed
+        FROM triage_attemptnode AS kept WHERE kept.attempt_id = one.id
+    )
+)
+UNION SELECT kept.attempt_id FROM triage_attemptnode AS kept
+WHERE %(since)s::timestamptz IS NULL AND NOT EXISTS (SELECT FROM triage_attempt WHERE id = kept.attempt_id)
+ORDER BY 1
+"""
+
+
+def _check_nodes(since: datetime | None, found: Findings) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_NODES, {"since": since})
+        for (attempt_id,) in cursor.fetchall():
+            found.problems.append(
+                f"attempt {attempt_id}: where it ran, and what it blames, is not what is kept by node"
+            )
 
 
 def _check_evidence(diagnosis: Diagnosis, store: BlobStore, found: Findings) -> None:

@@ -138,13 +138,17 @@ def _page(request: HttpRequest, name: str) -> HttpResponse:
     node = select.node_page(name, asked)
     if node is None:
         return render(request, "node/unknown.html", {"section": "nodes", "name": name}, status=404)
+    lists = _lists(node)
     context: dict[str, Any] = {
         "section": "nodes",
         "node": node,
-        "strip": figures.strip(node.days, [event.happened_at.date() for event in node.events], _lists(node)),
+        "strip": figures.strip(node.days, [event.happened_at.date() for event in node.events], lists),
         "since": node.days[0].day,
         "most_faults": select.MAX_FAULTS,
-        "bad_days": [(day, day.day + timedelta(days=1)) for day in reversed(node.days) if day.failed],
+        "shown_faults": select.SHOWN_FAULTS,
+        "most_recent": select.RECENT,
+        "workloads_since": (node.workloads_since or node.days[0].day).isoformat(),
+        "bad_days": [(day, lists[day.day]) for day in reversed(node.days) if day.failed],
         "days": select.DAYS,
     }
     if node.attempts:
