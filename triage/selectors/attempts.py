@@ -118,7 +118,9 @@ def list_attempts(
     column, sign = _ORDERS[order]
     if backwards:
         sign = "" if sign else "-"
-    found = list(_with_row_data(query).order_by(f"{sign}{column}", f"{sign}id")[: limit + 1])
+    ordering = (f"{sign}{column}", f"{sign}id")
+    picked = query.order_by(*ordering).values("pk")[: limit + 1]  # before what is shown of each is joined to all
+    found = list(_with_row_data(Attempt.objects.filter(pk__in=picked)).order_by(*ordering))
     more, rows = len(found) > limit, found[:limit]
     if backwards:
         rows.reverse()
