@@ -15,6 +15,7 @@ from django.urls import reverse
 from tests.web import stories
 from tests.web.conftest import MakeAttempt
 from triage.models import Attempt, Incident, NotTheSame, TimelineEvent
+from triage.selectors.incidents import incident_detail
 from triage.services.comments import add_comment
 from triage.services.incidents import assign, link_ticket, rename, set_severity, set_status
 from triage.services.nodes import drain
@@ -204,6 +205,26 @@ def test_the_page_says_why_they_are_the_same_and_what_it_hit(signed_in: Client, 
         "failed the same way on",
     ):
         assert words in page, words
+
+
+def test_an_incident_of_very_many_shows_the_newest_of_them_and_says_so(
+    signed_in: Client, make_attempt: MakeAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = [
+        make_attempt(name=f"job-{number}", ended_at=stories.END + timedelta(minutes=number)) for number in range(4)
+    ]
+    incident = Incident.objects.get()
+    monkeypatch.setattr("triage.selectors.incidents.MAX_ATTEMPTS", 2)
+    whole = incident_detail(incident.pk)
+    assert (whole.among, whole.workload_count, whole.nodes[0].times) == (None, 4, 4)
+    part = incident_detail(incident.pk, attempts=2, among=3)
+    assert (part.among, part.workload_count, part.nodes[0].times) == (3, 3, 3)
+    assert [row.pk for row in part.attempts] == [one.pk for one in attempts[:-3:-1]], "the newest, newest first"
+    assert part.first_node == whole.first_node == "gx-02", "of the first of all"
+    monkeypatch.setattr("triage.selectors.incidents.AMONG", 3)
+    page = signed_in.get(f"/incidents/{incident.pk}/").content.decode()
+    assert "4</a><small>of 3 workloads or more</small>" in page
+    assert "the most frequent in the newest 3 attempts" in page
 
 
 def test_the_timeline_shows_kinds_and_hides_system_events_at_first(

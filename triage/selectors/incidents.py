@@ -24,6 +24,8 @@ from triage.models import (
 MAX_ATTEMPTS = 25
 MAX_NODES = 20
 MAX_WORKLOADS = 10
+AMONG = 500
+"""Attempts that the page of an incident looks at, of the thousands that one may have."""
 MOST_NODES = 50
 """So many of its nodes are looked for in other incidents."""
 SERVICE_EVENTS = (EventKind.NODE_DRAINED, EventKind.NODE_RETURNED)
@@ -76,6 +78,8 @@ class IncidentDetail:
     related: list[Related]
     first_node: str = ""
     """The node that its first attempt blames first."""
+    among: int | None = None
+    """So many attempts that became known last are looked at for attempts, nodes and workloads; None: all of them."""
 
 
 def get_incident(incident_id: int) -> Incident:
@@ -92,10 +96,13 @@ def in_force(incident: Incident) -> Incident | None:
     return found
 
 
-def incident_detail(incident_id: int, *, attempts: int = MAX_ATTEMPTS) -> IncidentDetail:
-    """What the page of an incident shows. Raises Incident.DoesNotExist."""
+def incident_detail(incident_id: int, *, attempts: int = MAX_ATTEMPTS, among: int | None = None) -> IncidentDetail:
+    """What the page of an incident shows. `among`: where it has more attempts, only so many that became known last are
+    looked at, and nodes and workloads counted of these. Raises Incident.DoesNotExist.
+    """
     incident = get_incident(incident_id)
-    members = Attempt.objects.filter(membership__incident=incident)
+    part = among if among is not None and incident.attempts_count > among else None
+    members = _members(incident, part)
     nodes = list(_nodes(members))
     workloads = (
         members.order_by()
@@ -103,10 +110,10 @@ def incident_detail(incident_id: int, *, attempts: int = MAX_ATTEMPTS) -> Incide
         .annotate(times=Count("pk"), last=Max("sort_at"), number=Window(Count("*")))
         .order_by("-times", "-last")
     )[:MAX_WORKLOADS]
-    first = members.order_by("sort_at", "id").values_list("blamed_nodes", flat=True).first()
+    merged = list(incident.merged.order_by("pk"))
     return IncidentDetail(
         incident=incident,
-        attempts=members_of(incident, attempts),
+        attempts=members_of(incident, attempts, part),
         nodes=_with_service(nodes[:MAX_NODES]),
         node_count=len(nodes),
         workloads=[
@@ -115,16 +122,17 @@ def incident_detail(incident_id: int, *, attempts: int = MAX_ATTEMPTS) -> Incide
         ],
         workload_count=next((row["number"] for row in workloads), 0),
         tickets=list(incident.tickets.select_related("by")),
-        merged=list(incident.merged.order_by("pk")),
-        keys=list(_keys(incident)),
-        related=_related(incident, [row["node"] for row in nodes[:MOST_NODES]]),
-        first_node=next(iter(first or ()), ""),
+        merged=merged,
+        keys=_keys([incident.pk, *(one.pk for one in merged)]),
+        related=_related(incident, [row["node"] for row in nodes[:MOST_NODES]], among),
+        first_node=_first_node(incident),
+        among=part,
     )
 
 
-def members_of(incident: Incident, limit: int = MAX_ATTEMPTS) -> list[Attempt]:
+def members_of(incident: Incident, limit: int = MAX_ATTEMPTS, among: int | None = None) -> list[Attempt]:
     """The attempts of an incident, newest first, with what a row shows of them: which is looked up for those alone."""
-    newest = Attempt.objects.filter(membership__incident=incident).order_by("-sort_at", "-id").values("pk")[:limit]
+    newest = _members(incident, among).order_by("-sort_at", "-id").values("pk")[:limit]
     rows = Attempt.objects.filter(pk__in=newest).select_related("workload", "cluster", "diagnosis", "verdict__by")
     return list(rows.defer("diagnosis__contract", "search").order_by("-sort_at", "-id"))
 
@@ -144,7 +152,21 @@ def people() -> list[User]:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _related(incident: Incident, nodes: list[str], limit: int = 3) -> list[Related]:
+def _members(incident: Incident, among: int | None = None) -> QuerySet[Attempt]:
+    """The attempts of an incident; of many only those that became known last, which an index has in this order."""
+    if among is None:
+        return Attempt.objects.filter(membership__incident=incident)
+    latest = Membership.objects.filter(incident=incident).order_by("-attempt")
+    return Attempt.objects.filter(pk__in=latest.values("attempt")[:among])
+
+
+def _first_node(incident: Incident) -> str:
+    """Of its first attempt, which ended when the incident says."""
+    first = Attempt.objects.filter(membership__incident=incident, sort_at=incident.first_at).order_by("id")
+    return next(iter(first.values_list("blamed_nodes", flat=True).first() or ()), "")
+
+
+def _related(incident: Incident, nodes: list[str], among: int | None, limit: int = 3) -> list[Related]:
     """Others that may be the same failure: of the same rule, or of the same component on one of the same nodes. People
     can say that they are not.
     """
@@ -158,9 +180,12 @@ def _related(incident: Incident, nodes: list[str], limit: int = 3) -> list[Relat
     shown = list(found.order_by("-same_rule", "-last_at", "-id")[:limit])
     shared: dict[int, list[str]] = {}
     if nodes and shown:
-        named = Attempt.objects.filter(membership__incident__in=shown, blamed_nodes__overlap=nodes).order_by()
-        pairs = named.annotate(node=Func("blamed_nodes", function="unnest")).values_list("membership__incident", "node")
-        for pk, node in sorted(set(pairs)):
+        lists = [Membership.objects.filter(incident=one).order_by("-attempt") for one in shown]
+        first, *rest = (each.values_list("attempt", "incident")[:among] for each in lists)
+        others_of = dict(first.union(*rest, all=True))
+        named = Attempt.objects.filter(pk__in=list(others_of), blamed_nodes__overlap=nodes).order_by()
+        pairs = named.annotate(node=Func("blamed_nodes", function="unnest")).values_list("pk", "node")
+        for pk, node in sorted({(others_of[attempt], node) for attempt, node in pairs}):
             if node in nodes:
                 shared.setdefault(pk, []).append(node)
     return [
@@ -196,6 +221,6 @@ def _with_service(rows: list[dict[str, Any]]) -> list[NodeShare]:
     ]
 
 
-def _keys(incident: Incident) -> QuerySet[Any]:
-    direct = Q(incident=incident) | Q(incident__merged_into=incident)
-    return IncidentKey.objects.filter(direct).order_by("pk").values_list("key", flat=True)[:20]
+def _keys(incidents: list[int]) -> list[str]:
+    keys = IncidentKey.objects.filter(incident__in=incidents).order_by("pk")
+    return list(keys.values_list("key", flat=True)[:20])

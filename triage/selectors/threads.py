@@ -57,7 +57,7 @@ _COLUMNS = (
     "kind", "node", "happened_at", "payload", "incident_id", "actor__username", "actor__first_name", "actor__last_name",
     "attempt__number", "attempt__workload__workload_id", "attempt__workload__name", "cluster__name",
 )  # fmt: skip
-MANY = 1_000
+MANY = 100
 """System events are counted up to here."""
 
 

@@ -22,7 +22,7 @@ from triage.selectors import incidents as select
 from triage.selectors.attempts import CursorError
 from triage.selectors.filters import read_moment
 from triage.selectors.guides import guide
-from triage.selectors.threads import SHOWN_AT_FIRST, Group, incident_state, incident_thread
+from triage.selectors.threads import MANY, SHOWN_AT_FIRST, Group, incident_state, incident_thread
 from triage.services import incidents as act
 from triage.web import undo
 from triage.web.discussion import compose
@@ -128,7 +128,8 @@ def page(request: HttpRequest, pk: int) -> HttpResponse:
         messages.info(request, f"{incident.name} was merged into this incident.")
         return redirect("incident", pk=target.pk)
     every = request.GET.get("attempts") == "all"
-    detail = select.incident_detail(pk, attempts=ALL_ATTEMPTS if every else select.MAX_ATTEMPTS)
+    shown = ALL_ATTEMPTS if every else select.MAX_ATTEMPTS
+    detail = select.incident_detail(pk, attempts=shown, among=max(select.AMONG, shown))
     return render(
         request,
         "incident/page.html",
@@ -137,6 +138,7 @@ def page(request: HttpRequest, pk: int) -> HttpResponse:
             "incident": detail.incident,
             "subject": detail.incident,
             "detail": detail,
+            "most_system": MANY,
             "parts": select.ordered_parts(detail.incident),
             "related": detail.related,
             "beside": lists.beside(detail.incident),
