@@ -20,6 +20,7 @@ from tests.web.conftest import MakeAttempt
 from tests.web.test_failures import titles
 from tests.web.test_incidents import other_story, undo
 from triage.models import Attempt, Incident, Membership, SavedView, TriageState, Verdict, VerdictStatus
+from triage.selectors import suggestions
 from triage.selectors.repeats import repeats
 from triage.selectors.suggestions import suggest
 from triage.services import bulk
@@ -428,6 +429,22 @@ def test_fields_and_values_are_suggested_with_counts(ada: User, make_attempt: Ma
     assert offered("assignee:a", ada) == {"assignee:ada ": "Ada Moreau"}
     assert "ended:7d " in offered("ended:", ada) and offered("foo:", ada) == {}
     assert "saw:nccl.watchdog-timeout " in offered("saw:nccl.watchdog", ada) or offered("saw:nccl.", ada)
+
+
+def test_of_very_many_the_newest_are_counted_and_a_name_of_before_is_still_found(
+    ada: User, make_attempt: MakeAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, name in enumerate(("jun", "maren", "maren", "nia")):
+        make_attempt(user=name, ended_at=stories.END + timedelta(minutes=number))
+    assert offered("user:", ada) == {
+        "user:maren ": "2", "user:jun ": "1", "user:nia ": "1", "user:none ": "no user known",
+    }  # fmt: skip
+    monkeypatch.setattr(suggestions, "INDEXED", 2)
+    assert offered("user:", ada) == {"user:maren ": "1+", "user:nia ": "1+", "user:none ": "no user known"}
+    assert offered("user:j", ada) == {"user:jun ": "1"}, "none of the newest begins so"
+    assert offered("domain:", ada)["domain:hardware "] == "2+"
+    monkeypatch.setattr(suggestions, "NEWEST", 1)
+    assert "rule:xid.79 " in offered("rule:xid.79", ada), "what rules there are is known without a search"
 
 
 def test_xids_are_suggested_with_what_they_mean(ada: User, make_attempt: MakeAttempt) -> None:

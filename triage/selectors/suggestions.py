@@ -20,6 +20,8 @@ from triage.selectors.rules import known_ids, title_of, titles_of
 MAX = 8
 NEWEST = 1_000
 """So many of the matching attempts are looked at for the values that they name."""
+INDEXED = 10_000
+"""The same of columns that an index has beside the time."""
 _LAST = re.compile(r'(?:^|\s)(-?)((?:[^\s"]|"[^"]*"?)*)$')
 _SPANS = ("24h", "7d", "30d", "12w")
 _COLUMNS = {"user": "user", "queue": "queue", "cluster": "cluster__name", "rule": "rule", "workload": "workload__name"}
@@ -89,19 +91,16 @@ def _values(known: Field, begun: str, narrowed: AttemptFilter) -> Iterable[tuple
     if known.name in TIMES:
         return [(span, "") for span in _SPANS if span.startswith(begun)] if known.name == "ended" else []
     if known.name in _COUNTED:
-        rows = filtered_attempts(narrowed).values_list(_COUNTED[known.name]).annotate(rows=Count("*")).order_by()
-        counted = dict(rows)
+        counted, more = _counted(_COUNTED[known.name], narrowed)
         named = [value for value in known.values if value.startswith(begun)]
-        return [(value, f"{counted.get(value, 0):,}") for value in sorted(named, key=lambda v: -counted.get(v, 0))]
+        named.sort(key=lambda value: -counted.get(value, 0))
+        return [(value, f"{counted.get(value, 0):,}{more}") for value in named]
     if known.name in ("node", "on"):
         column = "blamed_nodes" if known.name == "node" else "nodes"
         found = _nodes(column, begun, narrowed)
         return [*found, (NO_NODE, "no node to blame")] if known.name == "node" and NO_NODE.startswith(begun) else found
     if known.name in _COLUMNS:
-        column = _COLUMNS[known.name]
-        rows = filtered_attempts(narrowed).exclude(**{column: ""}).filter(**{f"{column}__istartswith": begun})
-        counted_rows = rows.values_list(column).annotate(rows=Count("*")).order_by("-rows", column)[:MAX]
-        named = [(value, f"{count:,}") for value, count in counted_rows]
+        named = _named(_COLUMNS[known.name], begun, narrowed)
         unnamed = known.name in _UNNAMED and UNNAMED.startswith(begun)
         return [*named[: MAX - 1], (UNNAMED, _UNNAMED[known.name])] if unnamed else named
     if known.name == "saw":
@@ -116,6 +115,37 @@ def _values(known: Field, begun: str, narrowed: AttemptFilter) -> Iterable[tuple
             *[(one.username, one.get_full_name()) for one in people],
         ]
     return [(value, "") for value in known.values if value.startswith(begun)]
+
+
+def _named(column: str, begun: str, narrowed: AttemptFilter) -> list[tuple[str, str]]:
+    """The values that begin so: those of the newest matching attempts; where none of these does, those of all."""
+    counted, more = _counted(column, narrowed)
+    named = [(value, f"{rows:,}{more}") for value, rows in counted.items() if value.lower().startswith(begun) and value]
+    if column == "rule":  # what is known needs no search
+        named += [(rule, "") for rule in known_ids() if rule.startswith(begun) and rule not in counted] if more else []
+    elif more and not named:
+        rows = filtered_attempts(narrowed).exclude(**{column: ""}).filter(**{f"{column}__istartswith": begun})
+        older = rows.values_list(column).annotate(rows=Count("*")).order_by("-rows", column)[:MAX]
+        named = [(value, f"{count:,}") for value, count in older]
+    return named[:MAX]
+
+
+_COUNT = """
+SELECT named, count(*) FROM ({0}) newest GROUP BY named ORDER BY count(*) DESC, named
+"""
+
+
+def _counted(column: str, narrowed: AttemptFilter) -> tuple[dict[str, int], str]:
+    """How many of the newest matching attempts have each value, most first, and `+` where there are more of these."""
+    limit = NEWEST if column in ("rule", "workload__name") else INDEXED
+    newest = filtered_attempts(narrowed).order_by("-sort_at").annotate(named=F(column)).values("named")[:limit]
+    rows = kept(
+        "counted",
+        (column, narrowed),
+        lambda: rows_over(_COUNT, [newest]),
+        when=lambda found: sum(count for _, count in found) >= NEWEST,  # of so many, one more can't be seen
+    )
+    return dict(rows), "+" if sum(count for _, count in rows) == limit else ""
 
 
 def _xids(begun: str, narrowed: AttemptFilter) -> list[tuple[str, str]]:
@@ -144,7 +174,7 @@ def _xid_meanings() -> dict[str, str]:
     }
 
 
-_NAMED = """
+_NODES_NAMED = """
 SELECT named, count(*) FROM ({0}) newest, unnest(newest.nodes_named) AS named
 GROUP BY named ORDER BY count(*) DESC, named
 """
@@ -155,5 +185,7 @@ def _nodes(column: str, begun: str, narrowed: AttemptFilter) -> list[tuple[str, 
     rows = filtered_attempts(narrowed)
     rows = rows.filter(blames=True) if column == "blamed_nodes" else rows.exclude(**{column: []})
     newest = rows.order_by("-sort_at", "-id").annotate(nodes_named=F(column)).values("nodes_named")[:NEWEST]
-    named = kept("named", (column, narrowed), lambda: rows_over(_NAMED, [newest]))  # for each letter that is typed
+    named = kept(
+        "named", (column, narrowed), lambda: rows_over(_NODES_NAMED, [newest])
+    )  # for each letter that is typed
     return [(node, f"{count:,}") for node, count in named if node.lower().startswith(begun)][:MAX]
