@@ -61,10 +61,15 @@ def main() -> int:
     if options.write:
         (DOCS / "growth.md").write_text(markdown(json.loads(KEPT.read_text())))
         return 0
+    smaller = json.loads(options.after.read_text())["sizes"] if options.after else []
+    if options.json:
+        try:
+            options.json.touch()  # what can't be written is told before the hours of measuring
+        except OSError as error:
+            parser.error(f"--json {options.json}: {error.strerror}")
     with tempfile.TemporaryDirectory(prefix="faultline-growth-") as new, servers(options.folder or Path(new)):
         figures = measure(options.sizes, options.runs, options.only)
-    if options.after:
-        figures["sizes"] = json.loads(options.after.read_text())["sizes"] + figures["sizes"]
+    figures["sizes"] = smaller + figures["sizes"]
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
     print(markdown(figures))
