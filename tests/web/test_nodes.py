@@ -141,6 +141,18 @@ def test_the_fleet_puts_the_surest_first_and_leads_to_each_list(signed_in: Clien
     assert "gx-03" in signed_in.get("/nodes/?q=gx-03").content.decode()
 
 
+def test_a_node_that_is_blamed_for_what_never_ran_on_it_has_no_rate_above_one(
+    signed_in: Client, now_and_then: MakeAttempt
+) -> None:
+    now_and_then()
+    for _ in range(2):
+        now_and_then(nodes=("gx-07",))  # gx-02 is to blame all the same
+    page = signed_in.get("/nodes/")
+    assert page.status_code == 200
+    (row,) = fleet().nodes
+    assert (row.name, row.attempts, row.blamed) == ("gx-02", 1, 1)
+
+
 def test_the_fleet_comes_as_csv(signed_in: Client, now_and_then: MakeAttempt) -> None:
     for _ in range(3):
         now_and_then()
