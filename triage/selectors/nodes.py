@@ -343,7 +343,8 @@ WITH ran AS (
 ), blamed AS (
     SELECT node, cluster_id, count(*) AS times, sum(lost_gpu_hours) AS lost, max(sort_at) AS last
     FROM triage_attempt AS one, unnest(blamed_nodes) AS node
-    WHERE blames AND NOT outcome = 'succeeded' AND node = ANY (nodes) AND sort_at >= %(since)s AND {{seen:one}} {cluster}
+    WHERE blames AND NOT outcome = 'succeeded' AND node = ANY (nodes) AND sort_at >= %(since)s
+          AND {{seen:one}} {cluster}
     GROUP BY node, cluster_id
 )
 SELECT ran.node, ran.cluster_id, ran.attempts, coalesce(times, 0), coalesce(lost, 0), last
