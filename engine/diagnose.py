@@ -98,12 +98,13 @@ def diagnose(
     bundle: str = "",
     collected: Sequence[SourceReport] = (),
     threads: int = 1,
+    on_trial: set[str] | None = None,
 ) -> Diagnosis:
     """Say why the attempt ended as it did. The same streams in any order and the same rules give the same bytes.
 
     `collected` are the connectors' own reports; they go into the coverage as they are. A stream that cannot be read is
     reported there, never raised. `threads`: processors that may be used at once; they change how soon the answer
-    comes, not the answer.
+    comes, not the answer. `on_trial` is given the rules with the status shadow that matched: they decide nothing.
     """
     attempt = _readable(attempt)
     streams = sorted(streams, key=lambda s: s.name)
@@ -171,6 +172,8 @@ def diagnose(
     elif outcome.word_of(attempt) is Outcome.FAILED:
         ending(placed)
     lapse_healed(placed, trouble, progress.last_at)
+    if on_trial is not None:
+        on_trial |= {p.rule.id for p in placed if p.rule.status == "shadow" and p.aside is None}
     findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
     waited_since = missing.since if missing.since is not None else standstill.since(findings, progress, window)
     stuck_since = waited_since if waited_since is not None else trouble

@@ -8,25 +8,56 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from django.conf import settings as project
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
+from engine.bundle import loose_stream
+from engine.diagnose import diagnose as run_engine
+from engine.model import Source, Symptom
+from engine.ruleset import load_ruleset
+from tests.fakes.kubernetes import FakeKubernetes
 from tests.peers import leave_out
 from tests.triage import cast
 from tests.triage.conftest import MakeAttempt
-from triage.models import Discovery, TriageState
+from tests.triage.jobs import fail
+from triage.metrics import counters
+from triage.metrics.standing import MOST_CLUSTERS, OTHERS
+from triage.models import Attempt, Discovery, TriageState
 from triage.services.attempts import record_attempt
 from triage.services.bundles import import_bundle
 from triage.services.triage import begin_triage, request_triage
 from triage.tasks.collecting import collect
-from triage.tasks.diagnosing import diagnose
+from triage.tasks.diagnosing import count, diagnose
+from triage.tasks.discovery import discover_source
 
+ENDS = ("answered", "failed")
+ON_TRIAL = """
+family: own
+rules:
+  - id: own.on-trial
+    version: 1
+    status: shadow
+    title: On trial
+    source: [syslog]
+    match: ['fallen off the bus']
+    role: cause
+    domain: hardware
+    sub_domain: gpu
+    guide: none
+    does_not_prove: anything
+    examples: {match: [{line: "fallen off the bus"}], no_match: ["ok"]}
+"""
 MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
 
 
@@ -87,6 +118,73 @@ def test_the_work_of_a_worker_is_counted(scrape: Any, db: None, tmp_path: Path) 
     assert grown["faultline_rule_roots_total", (("rule", attempt.rule),)] == 1
     assert grown["faultline_diagnose_seconds_count", ()] == 1
     assert grown["faultline_collections_total", (("source", "applog"), ("status", "ok"))] == 1
+
+
+def test_what_waits_at_a_source_and_in_a_queue_of_the_broker_is_told(scrape: Any, db: None, tmp_path: Path) -> None:
+    attempt = import_bundle(cast.archive(tmp_path / "a.tar.zst", cast.members())).attempt
+    begin_triage(attempt.pk)
+    attempt.collections.update(queued_at=timezone.now() - timedelta(seconds=500))
+    found = scrape()
+    labels = (("cluster", attempt.cluster.name), ("source", "files"))
+    assert found["faultline_collections_unfinished", labels] == 1
+    assert 500 <= found["faultline_collections_oldest_seconds", labels] < 560
+    queues = {dict(labels)["queue"] for name, labels in found if name == "faultline_queue_messages"}
+    assert queues == {queue.name for queue in project.CELERY_TASK_QUEUES}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_searches_of_a_source_are_counted_with_how_they_ended_and_how_late_they_told(
+    scrape: Any, kubernetes: FakeKubernetes, configured: Callable[..., Path]
+) -> None:
+    fail(kubernetes)
+    Discovery.objects.create(connector="gone/slurm", cluster="gone", last_run_at=timezone.now(), last_error="away")
+    before = scrape()
+    discover_source("k2/kueue")
+    discover_source("k2/kueue")
+    kubernetes.token = "another"
+    discover_source("k2/kueue")
+    after = scrape()
+    grown = {key: value - before.get(key, 0) for key, value in after.items()}
+    place = (("cluster", "k2"), ("source", "kueue"))
+    result = {end: grown["faultline_discovery_searches_total", (place[0], ("result", end), place[1])] for end in ENDS}
+    assert result == {"answered": 2, "failed": 1}
+    known = Attempt.objects.filter(cluster__name="k2").count()
+    assert grown["faultline_discovery_found_total", place] >= known > 0
+    assert grown["faultline_discovery_lag_seconds_count", place] == known, "each once, however often it is told of"
+    assert 0 <= after["faultline_discovery_answered_age_seconds", place] < 60
+    assert after["faultline_discovery_failing", place] == 1
+    assert not [labels for _, labels in after if ("cluster", "gone") in labels], "it is not configured any more"
+
+
+def test_how_often_rules_were_symptoms_or_matched_on_trial_is_counted(scrape: Any, db: None, tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(ON_TRIAL)
+    (tmp_path / "gx-02.log").write_text(cast.SYSLOG)
+    rules, on_trial = load_ruleset([tmp_path], builtin=False), set[str]()
+    stream = structs.replace(loose_stream(tmp_path / "gx-02.log"), source=Source.SYSLOG)
+    diagnosis = run_engine(cast.facts(), [stream], rules, on_trial=on_trial)
+    assert on_trial == {"own.on-trial"} and "on-trial" not in str(diagnosis.to_dict())
+    before = scrape()
+    symptom = Symptom(
+        rule="own.symptom", title="", nodes=(), ranks=(), count=900, first_at=None, last_at=None, explained_by=None,
+        evidence=(),
+    )  # fmt: skip
+    count(structs.replace(diagnosis, symptoms=(symptom, symptom)), on_trial)
+    after = scrape()
+    grown = {key: value - before.get(key, 0) for key, value in after.items()}
+    assert grown["faultline_rule_shadow_hits_total", (("rule", "own.on-trial"),)] == 1
+    assert grown["faultline_rule_symptoms_total", (("rule", "own.symptom"),)] == 1
+
+
+def test_labels_are_bounded_whatever_is_sent(scrape: Any, db: None) -> None:
+    for number in range(MOST_CLUSTERS + 20):
+        for workload in range(2 if number < MOST_CLUSTERS else 1):
+            attempt, _ = record_attempt(cast.facts(f"{number}-{workload}", cluster=f"c{number}"))
+            request_triage(attempt.pk)
+    found = {labels: value for (name, labels), value in scrape().items() if name == "faultline_attempts_unfinished"}
+    assert len(found) == MOST_CLUSTERS + 1
+    assert found[("cluster", OTHERS), ("state", "pending")] == 20
+    assert counters.label_of("syslog", "c1/loki") == "syslog" and counters.label_of("loki", "c1/loki") == "loki"
+    assert counters.label_of("applog/a link that somebody made.log", "files") == "other"
 
 
 def test_only_prometheus_and_administrators_may_read(client: Client, settings: Any, db: None) -> None:

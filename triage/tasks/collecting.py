@@ -107,8 +107,9 @@ def _failed(lease: CollectionLease, note: str) -> CollectionReport:
 
 def _count(reports: Iterable[CollectionReport]) -> None:
     for report in reports:
-        counters.COLLECTIONS.labels(report.source, report.status).inc()
-        counters.COLLECT_SECONDS.labels(report.source).observe(report.duration_s)
+        source = counters.label_of(report.source, report.connector)
+        counters.COLLECTIONS.labels(source, report.status).inc()
+        counters.COLLECT_SECONDS.labels(source).observe(report.duration_s)
 
 
 def patience(connector: Connector) -> float:

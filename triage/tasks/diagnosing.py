@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import BinaryIO
 
@@ -79,18 +80,29 @@ def answer(lease: DiagnosisLease, heartbeat: Heartbeat) -> None:
         return
     store = blob_store()
     size = sum(stream.size for stream in streams)
+    on_trial: set[str] = set()
     with (
         counters.DIAGNOSE_SECONDS.time(),
         span("engine.diagnose", attempt=attempt.pk, streams=len(streams), bytes=size) as seen,
     ):
-        diagnosis = run_engine(facts, [stored_stream(stream, store) for stream in streams], rules, collected=reports)
+        raw = [stored_stream(stream, store) for stream in streams]
+        diagnosis = run_engine(facts, raw, rules, collected=reports, on_trial=on_trial)
         seen.set_attributes({"faultline.outcome": diagnosis.outcome, "faultline.domain": diagnosis.domain})
     heartbeat.check()
     if record_diagnosis(lease, diagnosis.to_dict(), evidence) is None:
         raise LeaseLost
+    count(diagnosis, on_trial)
+
+
+def count(diagnosis: model.Diagnosis, on_trial: Iterable[str]) -> None:
+    """For /metrics. `on_trial`: rules that decided nothing and matched."""
     counters.DIAGNOSES.labels(diagnosis.outcome, diagnosis.domain).inc()
     if diagnosis.root_cause is not None:
         counters.ROOTS.labels(diagnosis.root_cause.rule).inc()
+    for rule in {symptom.rule for symptom in diagnosis.symptoms}:
+        counters.SYMPTOMS.labels(rule).inc()
+    for rule in on_trial:
+        counters.SHADOW_HITS.labels(rule).inc()
 
 
 def stored_stream(stream: Stream, store: BlobStore) -> model.Stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from engine.model import Outcome, Stream
 from triage import logs
 from triage.celery import app
 from triage.configuration import ClusterConfig, SourceConfig
+from triage.metrics import counters
 from triage.models import RunningAttempt
 from triage.services.attempts import AttemptRefused
 from triage.services.bundles import ImportRefused, import_found
@@ -96,13 +97,13 @@ def discover_source(key: str) -> None:
     except LeaseLost:
         logger.info("the search of %s was taken over", key)
     except ConfigError as error:
-        end_search(lease, found=0, error=str(error), answered=False)
+        _end(key, lease, found=0, error=str(error), answered=False)
     except (OperationalError, InterfaceError):
         raise
     except Exception as error:
         logger.exception("the search of %s failed", key)
         said = f"internal error, see the worker's log: {type(error).__name__}: {error}"
-        end_search(lease, found=0, error=said, answered=False)
+        _end(key, lease, found=0, error=said, answered=False)
 
 
 def search(key: str, connector: Connector, lease: SearchLease, heartbeat: Heartbeat) -> None:
@@ -110,7 +111,7 @@ def search(key: str, connector: Connector, lease: SearchLease, heartbeat: Heartb
 
     Raises LeaseLost.
     """
-    error, count, answered = "", 0, True
+    error, count, answered, began = "", 0, True, timezone.now()
     cursor, kept_at = None, time.monotonic()
     try:
         for step in connector.find(lease.cursor):
@@ -118,7 +119,7 @@ def search(key: str, connector: Connector, lease: SearchLease, heartbeat: Heartb
             match step.found:
                 case FoundAttempt() as found:
                     count += 1
-                    error = _record(key, found) or error
+                    error = _record(key, found, began) or error
                 case FindProblem() as problem:
                     error = f"{problem.ref}: {problem.message}"
                     logger.warning("discover %s: %s", key, error)
@@ -131,7 +132,14 @@ def search(key: str, connector: Connector, lease: SearchLease, heartbeat: Heartb
         logger.warning("discover %s: %s", key, error)
     if cursor is not None:
         _keep(lease, cursor)
-    end_search(lease, found=count, error=error, answered=answered)
+    _end(key, lease, found=count, error=error, answered=answered)
+
+
+def _end(key: str, lease: SearchLease, *, found: int, error: str, answered: bool) -> None:
+    end_search(lease, found=found, error=error, answered=answered)
+    place = counters.place_of(key)
+    counters.SEARCHES.labels(*place, "failed" if error or not answered else "answered").inc()
+    counters.FOUND.labels(*place).inc(found)
 
 
 def _keep(lease: SearchLease, cursor: dict[str, Any]) -> None:
@@ -139,13 +147,18 @@ def _keep(lease: SearchLease, cursor: dict[str, Any]) -> None:
         raise LeaseLost
 
 
-def _record(key: str, found: FoundAttempt) -> str:
+def _record(key: str, found: FoundAttempt, began: datetime) -> str:
     """Records what was found; returns why it could not be."""
     try:
         if key == FILES:
             import_found(found, FILES)
-        else:
-            record_found(found, *find_source(key))
+            return ""
+        attempt = record_found(found, *find_source(key))
+        if (
+            attempt is not None and attempt.ended_at is not None and attempt.created_at >= began
+        ):  # told for the first time
+            lag = (attempt.created_at - attempt.ended_at).total_seconds()
+            counters.DISCOVERY_LAG.labels(*counters.place_of(key)).observe(max(0.0, lag))
     except (AttemptRefused, ImportRefused) as refusal:
         logger.warning("discover %s: %s: %s", key, found.ref, refusal)
         return f"{found.ref}: {refusal}"
