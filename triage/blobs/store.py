@@ -50,7 +50,8 @@ class BlobStore:
         nothing.
         """
         drafts = self._folder / "drafts"
-        drafts.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not drafts.is_dir():
+            make_folders(drafts, self._folder.parent)
         handle, draft = tempfile.mkstemp(dir=drafts)
         try:
             with os.fdopen(handle, "wb") as target:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 from django.conf import settings
 
+from triage.blobs.disk import make_folders
+
 
 def private_folder(name: str) -> Path:
     """A folder of the data directory that only the service's own user may look into. Raises OSError."""
     path: Path = settings.FAULTLINE_DATA_DIR / name
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not path.is_dir():
+        make_folders(path, settings.FAULTLINE_DATA_DIR)
     return path

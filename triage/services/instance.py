@@ -8,6 +8,7 @@ meanwhile is missing in the file; `verify` after the import says so. For nightly
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tarfile
 import tempfile
@@ -19,11 +20,13 @@ from typing import Any
 
 import zstandard
 from django.apps import apps
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management.color import no_style
 from django.db import DataError, IntegrityError, connection, models, transaction
 from django.db.migrations.recorder import MigrationRecorder
 
+from triage.blobs.disk import make_folders, sync_folder
 from triage.models import Attempt, Stream
 from triage.services.sources import blob_store
 
@@ -62,7 +65,10 @@ def export_instance(path: Path, *, streams: bool = True) -> dict[str, int]:
             file = Path(scratch) / "manifest"
             file.write_text(json.dumps(manifest, indent=1, sort_keys=True))
             tar.add(file, "manifest.json")
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
         draft.replace(path)
+        sync_folder(path.parent)
     finally:
         draft.unlink(missing_ok=True)
     return counts
@@ -151,11 +157,14 @@ def _add_blobs(tar: tarfile.TarFile) -> int:
 
 def _take_blob(tar: tarfile.TarFile, member: tarfile.TarInfo, key: str) -> None:
     place = blob_store().path(key)  # refuses what is no key
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folders(place.parent, settings.FAULTLINE_DATA_DIR)
     draft = place.with_name(f".{place.name}.part")
     with draft.open("wb") as out:
         shutil.copyfileobj(_open(tar, member), out)
+        out.flush()
+        os.fsync(out.fileno())
     draft.replace(place)
+    sync_folder(place.parent)
 
 
 def _open(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Any:

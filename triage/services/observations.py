@@ -137,12 +137,12 @@ def append_part(
             _check_repeated(attempt, observation, draft, offset, size)
             return Appended(observation, False, 0)
         others = _check_room(attempt, size, created=created)
+        if created and not others:
+            _note_first(attempt, actor)
         _append(_path(attempt_id, name), observation.size, draft)
         observation.size += size
         observation.parts += 1
         observation.save()
-        if created and not others:
-            _note_first(attempt, actor)
         _wait_for_more(attempt)
         return Appended(observation, created, size)
 
@@ -245,15 +245,14 @@ def _plain(name: str) -> str:
 def _append(path: Path, size: int, draft: Path) -> None:
     try:
         make_folders(path.parent, folder())
-        is_new = not path.exists()
-        with path.open("w+b" if is_new else "r+b") as out, draft.open("rb") as part:
+        with path.open("r+b" if path.exists() else "w+b") as out, draft.open("rb") as part:
             out.truncate(size)
             out.seek(size)
             while block := part.read(_BLOCK):
                 out.write(block)
             out.flush()
             os.fsync(out.fileno())
-        if is_new:
+        if not size:  # the first that is acknowledged, though one that was cut off may have made the file
             sync_folder(path.parent)
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
         raise ObservationRefused("name", "is a folder of other streams, or lies below one", "conflict") from None
@@ -309,10 +308,17 @@ def _write_manifest(attempt: Attempt, parts: Iterable[tuple[str, int, str]]) -> 
     nodes = list(dict.fromkeys([*attempt.nodes, *(node for _, _, node in parts if node)]))
     document = {"schema": 1, "workload": {"id": attempt.workload.workload_id}, "attempt": {"nodes": nodes}}
     place = folder() / str(attempt.pk) / "attempt.yaml"
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    content = yaml.safe_dump(document, allow_unicode=True).encode()
+    if place.exists() and place.read_bytes() == content:
+        return
+    make_folders(place.parent, folder())
     draft = place.with_name(".attempt.yaml")
-    draft.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
+    with draft.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
     os.replace(draft, place)
+    sync_folder(place.parent)
 
 
 def _content_key(attempt: Attempt, parts: Iterable[tuple[str, int, str]]) -> str:
