@@ -5,10 +5,13 @@ Nothing here needs the database to be there, nor changes anything but one small 
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -48,18 +51,32 @@ class Said(msgspec.Struct, frozen=True):
 
 
 def look(*, ask_sources: bool = False) -> Iterator[Said]:
-    """All looks, one after the other, as they are taken."""
-    for part, check in _CHECKS:
-        yield from _taken(part, check)
-    if ask_sources:
-        yield from _taken("sources", _ask_sources)
+    """All looks, one after the other, as they are taken. What a server that is away keeps from being looked at is said
+    in one line, so that what is wrong stands out.
+    """
+    checks = [*_CHECKS, ("sources", _ask_sources)] if ask_sources else _CHECKS
+    known: set[str] = set()
+    hidden: list[str] = []
+    for part, check in checks:
+        for said in _taken(part, check, known, hidden):
+            if said.state == BAD:
+                known.add(said.part)
+            yield said
+    if hidden:
+        names = ", ".join(dict.fromkeys(hidden))
+        yield Said("the rest", DOUBTFUL, f"not looked at: {names}", "mend what is said above first, then ask again")
 
 
-def _taken(part: str, check: Callable[[], Iterable[Said]]) -> Iterator[Said]:
+def _taken(part: str, check: Callable[[], Iterable[Said]], known: Container[str], hidden: list[str]) -> Iterator[Said]:
+    """`known`: what is known to be bad; parts that could not be looked at because of it are added to `hidden`."""
     try:
         yield from check()
     except (DatabaseError, redis.RedisError) as error:
-        yield Said(part, BAD, f"could not be looked at: {_line(error)}", "mend database and broker first")
+        causes = ("broker",) if isinstance(error, redis.RedisError) else ("database", "migrations")
+        if any(cause in known for cause in causes):
+            hidden.append(part)
+        else:
+            yield Said(part, BAD, f"could not be looked at: {_line(error)}", "mend database and broker first")
     except Exception as error:  # a look that fails is no reason not to take the others
         yield Said(part, BAD, f"could not be looked at: {type(error).__name__}: {_line(error)}", "tell the maintainers")
 
@@ -127,10 +144,8 @@ def _database() -> Iterator[Said]:
     try:
         connection.ensure_connection()
     except DatabaseError as error:
-        yield Said(
-            "database", BAD, f"does not answer: {_line(error)}",
-            "does PostgreSQL run, may this machine reach it, and is DATABASE_URL right?",
-        )  # fmt: skip
+        words = _line(error)
+        yield Said("database", BAD, f"does not answer: {words}", _mend_database(words))
         return
     with connection.cursor() as cursor:
         cursor.execute(
@@ -147,6 +162,28 @@ def _database() -> Iterator[Said]:
     else:
         yield Said("database", OK, f"PostgreSQL {version}, {size / 1e9:.2f} GB")
     yield from _migrations()
+
+
+_REFUSED = (
+    (
+        "password authentication failed",
+        "the password in DATABASE_URL is not that user's: mend it there (special characters as %XX), or ALTER ROLE ... "
+        "PASSWORD on the server",
+    ),
+    ("no password supplied", "DATABASE_URL has no password: postgresql://user:password@host/name"),
+    ("no pg_hba.conf entry", "let this machine and user in: a line in the server's pg_hba.conf, then reload it"),
+    ("role .* does not exist", "CREATE ROLE on the server, or name another user in DATABASE_URL"),
+    ("database .* does not exist", "createdb on the server, or name another database in DATABASE_URL; then migrate"),
+    ("too many clients|remaining connection slots", "raise max_connections of the server, or run fewer processes"),
+)
+"""What a server says that refuses a connection, and what mends it."""
+
+
+def _mend_database(words: str) -> str:
+    for said, mend in _REFUSED:
+        if re.search(said, words):
+            return mend
+    return "does PostgreSQL run, may this machine reach it, and is DATABASE_URL right?"
 
 
 def _migrations() -> Iterator[Said]:
@@ -270,7 +307,6 @@ def _folders() -> Iterator[Said]:
 
 
 def _folder(place: Path) -> Iterator[Said]:
-    mend = f"chown it to the user that web server and workers run as, and mount it writable for both: {place}"
     draft = place / f".doctor-{os.getpid()}"
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -278,15 +314,27 @@ def _folder(place: Path) -> Iterator[Said]:
             out.write(b"can be written")
             out.flush()
             os.fsync(out.fileno())
-        draft.unlink()
     except OSError as error:
-        yield Said("folders", BAD, f"{place}: {error.strerror}", mend)
+        yield Said("folders", BAD, f"{place}: {error.strerror}", _mend_folder(error.errno, place))
         return
+    finally:
+        with suppress(OSError):
+            draft.unlink()
     mode = place.stat().st_mode & 0o077
     if mode:
         yield Said("folders", DOUBTFUL, f"{place} can be looked into by others ({mode:03o})", f"chmod 700 {place}")
     else:
         yield Said("folders", OK, f"{place} can be written")
+
+
+def _mend_folder(number: int | None, place: Path) -> str:
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return f"make room there, or have `streams` in [retention] and run manage.py prune; then all goes on: {place}"
+    if number == errno.EROFS:
+        return "mount it writable; a disk that became read-only by itself has errors: see dmesg"
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return f"FAULTLINE_DATA_DIR must name a folder that is there or can be made: {settings.FAULTLINE_DATA_DIR}"
+    return f"chown it to the user that web server and workers run as, and mount it writable for both: {place}"
 
 
 def _room(part: str, place: Path, mend: str) -> Iterator[Said]:
@@ -295,7 +343,9 @@ def _room(part: str, place: Path, mend: str) -> Iterator[Said]:
     usage, facts = shutil.disk_usage(place), os.statvfs(place)
     share = usage.free / usage.total if usage.total else 0.0
     inodes = facts.f_favail / facts.f_files if facts.f_files else 1.0
-    words = f"{usage.free / 1e9:.1f} GB free of {usage.total / 1e9:.1f}"
+    words = (
+        f"{usage.free / 1e9:.1f} GB free of {usage.total / 1e9:.1f}" if usage.total else f"{place} has no room at all"
+    )
     if inodes < ROOM_BAD:
         yield Said(part, BAD, f"{words}, but almost no inodes", mend)
     elif usage.free < LEAST_ROOM or share < ROOM_BAD:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -12,6 +13,7 @@ import time
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings as project
@@ -164,6 +166,66 @@ def test_without_a_database_everything_else_is_still_looked_at(tmp_path: Path) -
     assert found["database"]["state"] == "bad" and "is DATABASE_URL right?" in found["database"]["mend"]
     assert found["broker"]["state"] == "ok" and found["folders"]["state"] == "ok"
     assert "Traceback" not in done.stderr and "hunter22" not in done.stdout + done.stderr
+
+
+def test_a_database_that_refuses_says_why_and_what_it_hides_is_one_line(settings: Any) -> None:
+    server = urlsplit(settings.DATABASE_URL)
+    password = server._replace(netloc=server.netloc.replace(f":{server.password}@", ":hunter22@")).geturl()
+    nobody = server._replace(netloc=server.netloc.replace(f"{server.username}:", "nobody:")).geturl()
+    for url, words, mend in (
+        (password, "password authentication failed", "the password in DATABASE_URL is not that user's"),
+        (nobody, "authentication failed", "DATABASE_URL"),
+        (server._replace(path="/nowhere").geturl(), '"nowhere" does not exist', "createdb on the server"),
+    ):
+        found = by_part(DATABASE_URL=url)
+        assert words in found["database"]["words"] and mend in found["database"]["mend"]
+        assert "hunter22" not in str(found)
+        others = {part for part, one in found.items() if "could not be looked at" in one["words"]}
+        assert not others and found["the rest"]["state"] == "doubtful"
+        assert found["the rest"]["words"] == "not looked at: clock, queue, rules, configuration, channels"
+
+
+def test_a_broker_that_is_away_hides_workers_and_beat_in_one_line() -> None:
+    found = by_part(REDIS_URL="redis://127.0.0.1:1/0")
+    assert "does Redis or Valkey run" in found["broker"]["mend"]
+    assert "workers" not in found and found["the rest"]["words"].startswith("not looked at: workers, beat")
+
+
+def test_tables_that_are_not_there_are_missing_migrations_and_nothing_else(settings: Any) -> None:
+    empty = urlsplit(settings.DATABASE_URL)._replace(path="/postgres").geturl()
+    found = by_part(DATABASE_URL=empty)
+    assert found["migrations"]["mend"] == "python manage.py migrate"
+    assert "relation" not in str(found) and "queue" in found["the rest"]["words"]
+
+
+@pytest.mark.parametrize(
+    ("number", "mend"),
+    [
+        (errno.ENOSPC, "make room there"),
+        (errno.EROFS, "mount it writable; a disk that became read-only"),
+        (errno.EACCES, "chown it to the user"),
+        (errno.ENOENT, "FAULTLINE_DATA_DIR must name a folder"),
+    ],
+)
+def test_why_a_folder_can_not_be_written_tells_what_mends_it(
+    number: int, mend: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(handle: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("triage.doctor.os.fsync", refuse)
+    assert os.strerror(number) in bad("folders") and mend in bad("folders")
+    monkeypatch.undo()
+    assert not list(data_dir.rglob(".doctor-*")), "what was tried is not left behind"
+
+
+def by_part(**changes: str) -> dict[str, dict[str, str]]:
+    """What doctor says in a process of its own, with these variables."""
+    command = [sys.executable, "manage.py", "doctor", "--json"]
+    environment = {**os.environ, **changes}
+    done = subprocess.run(command, cwd=project.BASE_DIR, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    return {one["part"]: one for one in map(json.loads, done.stdout.splitlines())}
 
 
 def test_it_is_said_for_people_too(policy: Policy) -> None:

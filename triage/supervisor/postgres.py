@@ -66,6 +66,8 @@ class Postgres:
         finally:
             password_file.unlink()
         fresh.rename(self.data)
+        if not self.throwaway:
+            os.sync()  # once, instead of file by file: what is committed from now on lies in these
 
     def child(self) -> Child:
         """The server as a child process, listening on a port of the loopback interface and on no socket file.
