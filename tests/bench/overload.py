@@ -24,8 +24,7 @@ from typing import Any
 import psutil
 
 from tests.bench.attempts import KINDS, SIZES, Template
-from tests.bench.engine import machine
-from tests.bench.throughput import Bench, Site, _spread
+from tests.bench.throughput import Bench, Site, _spread, keep, running
 from tests.bench.watching import watching
 from triage.client import ApiError, Client
 
@@ -137,20 +136,10 @@ def main() -> None:
     options = parser.parse_args()
     site = Site(small_disk=False)
     site.processes = options.workers
-    try:
-        site.start()
+    with running(site):
         found = Burst(site).run(options.attempts, options.seconds)
         print(json.dumps(found, indent=1), flush=True)
-        from triage.tasks.rules import ruleset
-
-        if options.json:
-            facts = {"machine": machine(ruleset()), "workers": options.workers, "burst": found}
-            options.json.write_text(json.dumps(facts, indent=1) + "\n")
-    except BaseException:
-        print(site.tails(40), file=sys.stderr)
-        raise
-    finally:
-        site.stop()
+        keep(options.json, {"workers": options.workers, "burst": found})
     if found["wrong"]:
         sys.exit(f"{found['wrong']} attempts are lost, doubled or wrong")
 

@@ -107,6 +107,27 @@ class Site(Installation):
         return {**{name: _bytes(folder) for name, folder in folders.items()}, "database": database}
 
 
+@contextmanager
+def running(site: Site) -> Iterator[Site]:
+    """A site that is started, and stopped at the end; what goes wrong meanwhile shows the ends of its logs."""
+    try:
+        site.start()
+        yield site
+    except BaseException:
+        print(site.tails(40), file=sys.stderr)
+        raise
+    finally:
+        site.stop()
+
+
+def keep(place: Path | None, figures: dict[str, Any]) -> None:
+    """Writes figures with the machine that they are of, if somebody wants them."""
+    from triage.tasks.rules import ruleset
+
+    if place is not None:
+        place.write_text(json.dumps({"machine": machine(ruleset()), **figures}, indent=1) + "\n")
+
+
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
@@ -271,9 +292,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, action="append", help="processes of the worker")
     parser.add_argument("--json", type=Path, help="where the figures go")
     options = parser.parse_args()
-    site, rows = Site(small_disk=False), []
-    try:
-        site.start()
+    rows = []
+    with running(Site(small_disk=False)) as site:
         bench = Bench(site)
         for processes in options.workers or WORKERS:
             site.use(processes)
@@ -282,16 +302,7 @@ def main() -> None:
                     count = max(3, round(COUNTS[name] * options.scale))
                     rows.append(bench.measure(name, SIZES[name], way, processes, count))
                     print(line(rows[-1]), flush=True)
-        from triage.tasks.rules import ruleset
-
-        if options.json:
-            facts = {"machine": machine(ruleset()), "clients": CLIENTS, "runs": rows}
-            options.json.write_text(json.dumps(facts, indent=1) + "\n")
-    except BaseException:
-        print(site.tails(40), file=sys.stderr)
-        raise
-    finally:
-        site.stop()
+        keep(options.json, {"clients": CLIENTS, "runs": rows})
 
 
 if __name__ == "__main__":
