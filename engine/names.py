@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
+MOST_KNOWN = 4096
+"""Names whose nodes are remembered: lines ask again and again for the same few."""
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\Z")
 _OWN_ADDRESS = re.compile(r"(?:\A|[.-])(?:ip-)?(\d{1,3})([.-])(\d{1,3})\2(\d{1,3})\2(\d{1,3})(?=\Z|\.[a-z])")
 
@@ -47,8 +50,9 @@ class NodeNames:
         self._short = short_names(nodes)
         self.addresses = _unique((address, node) for node in nodes if (address := address_in(node)))
         """Address that stands in a node's name -> node"""
+        self.known = lru_cache(maxsize=MOST_KNOWN)(self._known)
 
-    def known(self, host: str) -> str | None:
+    def _known(self, host: str) -> str | None:
         """The node that `host` names, with or without domain, or by the address in its name."""
         host = host.strip("[]").lower()
         if _ADDRESS.match(host):
