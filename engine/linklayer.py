@@ -42,15 +42,16 @@ class Layers:
         """The same, by addresses that mostly, but not always, only RoCE's connections are told with."""
         self._ports: dict[tuple[str | None, str], str] = {}
         """Node and bus id -> Ethernet or InfiniBand, by the name of the port's interface."""
-        used: set[str] = set()
+        said: set[tuple[str, str | None]] = set()
+        """What lines tell at which node; all its ranks say the same."""
         for scan in scans:
             for hit in scan.hits:
-                node = places.node_of(hit.cleaned, scan.stream, hit.captures, None)
                 if hit.rule.id == TELLS:
-                    used |= self._learn(hit.cleaned.text, node)
+                    said.add((hit.cleaned.text, places.node_of(hit.cleaned, scan.stream, hit.captures, None)))
                 elif scan.stream.source is Source.SYSLOG and (port := _PORT.search(hit.text)):
-                    named = INFINIBAND if port[2].startswith("ib") else ETHERNET
-                    self._ports[node, normal_device(port[1])] = named
+                    node = places.node_of(hit.cleaned, scan.stream, hit.captures, None)
+                    self._ports[node, normal_device(port[1])] = INFINIBAND if port[2].startswith("ib") else ETHERNET
+        used = {layer for text, node in said for layer in self._learn(text, node)}
         named_layers = {layer for told in self._named.values() for layer in told}
         guessed = {layer for told in self._guessed.values() for layer in told}
         self._used = used | (named_layers or guessed)
