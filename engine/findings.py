@@ -145,7 +145,7 @@ def place(scan: StreamScan, places: Places, clock: StreamClock, window: Window, 
         rank = places.rank_of(hit.cleaned, scan.stream, hit.captures)
         node = places.node_of(hit.cleaned, scan.stream, hit.captures, rank)
         resolved = clock.resolve(hit.stamp)
-        shift = off.ahead(scan.stream.source, _writer(hit, scan, places))
+        shift = off.ahead(scan.stream.source, _writer(hit, scan, places)) if off else 0.0
         if shift and resolved.at is not None:
             resolved = Resolved(
                 resolved.at - shift, f"{resolved.clock}, corrected by {-shift:+.0f} s for this node's clock"

@@ -131,7 +131,7 @@ def read_progress(
         node, clock = places.stream_node(scan.stream), clocks[scan.stream.name]
         for mark in scan.marks:
             at = clock.resolve(mark.stamp).at
-            if at is not None:
+            if at is not None and off:
                 at -= off.ahead(scan.stream.source, node_of_mark(mark, scan, places))
             if at is not None and (window.before(at) or window.after(at)):
                 continue

@@ -44,6 +44,9 @@ class Skews(msgspec.Struct, frozen=True):
     of_jobs: dict[str, float] = {}
     """For the job's logs: what the job wrote there has the node's own time too."""
 
+    def __bool__(self) -> bool:
+        return bool(self.of_system or self.of_jobs)
+
     def ahead(self, source: Source, node: str | None) -> float:
         """What is to be taken off the stamps that a node wrote into a log of this kind."""
         known = {Source.SYSLOG: self.of_system, Source.APPLOG: self.of_jobs}.get(source, {})
