@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 
 from engine import parts
 from engine.blocks import starts_of
@@ -17,6 +17,9 @@ MOST_TOLD = 32
 """Triggers in a slice from which on it is scanned as a whole."""
 SHORT_GAP = 200
 """Bytes between two lines with triggers up to which they are scanned together."""
+
+_ODDITIES = (b"\x00", b"\x1b", b"\\")
+"""What only lines hold of which the scanner may read others; `find` passes over the rest faster than the scanner."""
 
 Span = tuple[int, int]
 """Where some lines begin and end in the bytes of a slice."""
@@ -116,11 +119,6 @@ class Slice:
         return starts_of(self._data, self._start, self._end), starts_of(self._cleaned or b"", 0, len(self.text))
 
 
-@cache
-def _oddities() -> Database:
-    return Database([(r"[\x00\x1b\x5c]", 0)], once_each=True)
-
-
 def slices(data: bytes, start: int, end: int, size: int = SLICE) -> Iterator[Slice]:
     """The lines of [start, end), some at a time, without colours, NUL bytes and JSON's escapes."""
     while start < end:
@@ -128,7 +126,7 @@ def slices(data: bytes, start: int, end: int, size: int = SLICE) -> Iterator[Sli
         if not stop:
             stop = data.find(b"\n", start + size, end) + 1 or end
         cleaned = None
-        if _oddities().found_in(memoryview(data)[start:stop]):
+        if any(data.find(odd, start, stop) >= 0 for odd in _ODDITIES):
             raw = data[start:stop]
             cleaned = _flat(_plain(raw))
             cleaned = None if cleaned == raw else cleaned
