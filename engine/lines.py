@@ -177,7 +177,7 @@ def strip_ansi(raw: bytes) -> bytes:
 def printable(text: str) -> str:
     """`text` with control, zero-width and bidirectional characters made visible, cut to SHOWN characters."""
     cut = text if len(text) <= SHOWN else text[:SHOWN] + f" ... [{len(text) - SHOWN} more characters]"
-    return _UNPRINTABLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", cut) if _UNPRINTABLE.search(cut) else cut
+    return cut if cut.isprintable() else _UNPRINTABLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", cut)
 
 
 def clean(raw: bytes, nodes: frozenset[str] = frozenset()) -> Line:
