@@ -66,18 +66,18 @@ class Block(msgspec.Struct):
 
 
 class Around(msgspec.Struct, frozen=True, gc=False):
-    """The lines around another one, made readable only when somebody asks for them."""
+    """The lines around another one, parted and made readable only when somebody asks for them."""
 
-    lines_before: tuple[bytes, ...] = ()
-    lines_after: tuple[bytes, ...] = ()
+    raw_before: bytes | None = None
+    raw_after: bytes | None = None
 
     @property
     def before(self) -> list[str]:
-        return [_printable_line(raw) for raw in self.lines_before]
+        return _readable(self.raw_before)
 
     @property
     def after(self) -> list[str]:
-        return [_printable_line(raw) for raw in self.lines_after]
+        return _readable(self.raw_after)
 
 
 def blocks(stream: Stream) -> Iterator[Block]:
@@ -234,22 +234,35 @@ def line_numbers(data: bytes, begin: int, line: int, starts: list[int]) -> list[
 
 def around(block: Block, start: int) -> Around:
     """The lines before and behind the one at `start`."""
-    data, before = block.data, list[bytes]()
-    low, position = start - BACK, start
-    while len(before) < CONTEXT_LINES and position > 0:
-        end, found = position - 1, data.rfind(b"\n", max(low, 0), position - 1)
-        if found < 0 and (low > 0 or block.base > 0):
+    data, first = block.data, start
+    low, has_beginning = max(start - BACK, 0), start <= BACK and block.base == 0
+    for _ in range(CONTEXT_LINES):
+        found = data.rfind(b"\n", low, first - 1) if first > 0 else -1
+        if first <= 0 or (found < 0 and not has_beginning):
             break
-        position = found + 1
-        before.append(data[position : min(end, position + CONTEXT_BYTES)])
-    after = list[bytes]()
+        first = found + 1
     end = line_end(block, start)
-    limit = end + NEAR
-    while len(after) < CONTEXT_LINES and 0 <= end < limit and end + 1 < len(data):
-        position = end + 1
-        end = data.find(b"\n", position, limit)
-        after.append(data[position : min(end if end >= 0 else len(data), position + CONTEXT_BYTES)])
-    return Around(tuple(reversed(before)), tuple(after))
+    last, limit, behind = end + 1, end + NEAR, end + 1
+    for _ in range(CONTEXT_LINES):
+        if not 0 <= end < limit or end + 1 >= len(data):
+            break
+        last = end + 1
+        end = data.find(b"\n", last, limit)
+    stop = end if end >= 0 else min(last + CONTEXT_BYTES, limit)
+    return Around(
+        _cut(data[first : start - 1]) if first < start else None,
+        _cut(data[behind:stop]) if behind < len(data) else None,
+    )
+
+
+def _cut(lines: bytes) -> bytes:
+    if len(lines) <= CONTEXT_LINES * CONTEXT_BYTES:
+        return lines
+    return b"\n".join(line[:CONTEXT_BYTES] for line in lines.split(b"\n"))
+
+
+def _readable(lines: bytes | None) -> list[str]:
+    return [] if lines is None else [_printable_line(raw[:CONTEXT_BYTES]) for raw in lines.split(b"\n")]
 
 
 def _printable_line(raw: bytes) -> str:
