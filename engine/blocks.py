@@ -7,6 +7,7 @@ from that line, and what is sampled is sampled by `REGION`, a grid over the whol
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import BinaryIO
 
 import msgspec
@@ -82,6 +83,7 @@ class Around(msgspec.Struct, frozen=True, gc=False):
 
 def blocks(stream: Stream) -> Iterator[Block]:
     """The stream from its start to its end. Raises OSError and what a damaged compressed stream raises."""
+    _keep_freed_memory()
     grid = _Grid()
     with stream.open() as source:
         data, start, base, number, is_last = b"", 0, 0, 1, False
@@ -101,6 +103,14 @@ def blocks(stream: Stream) -> Iterator[Block]:
                 grid.take(block)
                 yield block
                 start, number = end, number + block.lines
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Have what a block takes reused by the next one: the C library gives freed memory back to the kernel, and is given
+    it again page by page, unless a larger piece (here one that is never written to) was freed before.
+    """
+    bytes(8 * BLOCK)
 
 
 def _read(source: BinaryIO, wanted: int) -> bytes:
