@@ -38,7 +38,7 @@ def out_of_reach(placed: Sequence[Placed], places: Places) -> list[Fact]:
         if p.rule.id == CHOSEN and p.aside is None
     }
     useless = {ip: why for ip, interface in chosen.items() if (why := _leads_nowhere(ip, interface, places))}
-    for one in sorted(placed, key=Placed.order):
+    for one in sorted(placed, key=Placed.order) if useless else ():
         if one.rule.role not in (Role.SYMPTOM, Role.EITHER) or one.hit.source is not Source.APPLOG or one.aside:
             continue
         address = _ADDRESS.search(one.hit.captures.get("peer", ""))

@@ -20,6 +20,7 @@ SEEN_BEFORE = 5.0
 
 _SIGNALS = {"-4", "-7", "-8", "-11", "4", "7", "8", "11", "132", "135", "136", "139"}
 _WORDS = {"SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "Segmentation fault", "Illegal instruction", "Bus error"}
+_NAMED = _SIGNALS | _WORDS
 _FILE = re.compile(r" in (?P<file>[\w.+-]+)\[(?P<base>[0-9a-f]{1,16})\+[0-9a-f]+\]")
 _INSTRUCTION = re.compile(r" ip[ :](?P<ip>[0-9a-f]{1,16})\b")
 _EXTENSION = re.compile(r"\.(?:cpython-\d+\w*(?:-[\w-]+)?|pypy\d+\S*|abi3)\.so\Z")
@@ -31,10 +32,11 @@ _SHARED = re.compile(
 
 def own_crashes(placed: Sequence[Placed]) -> list[Fact]:
     """Crashes of the job's processes in code of the program, as lines for rules/python.yaml."""
-    ends = [p for p in placed if p.hit.source is Source.APPLOG and _by_signal(p)]
+    crashes = [p for p in placed if p.rule.id == CRASH and p.aside is None]
+    ends = [p for p in placed if p.hit.source is Source.APPLOG and _by_signal(p)] if crashes else []
     facts = []
-    for crash in placed:
-        code = _code(crash) if crash.rule.id == CRASH and crash.aside is None else None
+    for crash in crashes:
+        code = _code(crash)
         if code is None or not any(_same(end, crash) for end in ends):
             continue
         text = f"crash: pid={crash.hit.captures['pid']} of the job, {crash.hit.captures['kind']} in {code}"
@@ -58,7 +60,7 @@ def _code(crash: Placed) -> str | None:
 
 def _by_signal(placed: Placed) -> bool:
     captures = placed.hit.captures
-    return captures.get("exit_code") in _SIGNALS or captures.get("signal") in _SIGNALS | _WORDS
+    return captures.get("exit_code") in _SIGNALS or captures.get("signal") in _NAMED
 
 
 def _same(end: Placed, crash: Placed) -> bool:

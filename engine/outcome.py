@@ -109,7 +109,6 @@ def first_view(
 def final_view(view: View, choice: Choice, missing: Missing, progress: Progress) -> View:
     """The outcome after the root is known."""
     roots = choice.roots
-    stalled = view.silent_s > max(LONG_SILENCE, 3 * usual_gap(progress.steps))
     if view.outcome is Outcome.FAILED and roots and (choice.domain, choice.sub_domain) == ("scheduler", "cancelled"):
         view = _with(view, Outcome.CANCELLED, "somebody ended it")
     if any(f.rule.degrades for f in roots) and view.may_be_degraded:
@@ -121,10 +120,10 @@ def final_view(view: View, choice: Choice, missing: Missing, progress: Progress)
             _with(view, Outcome.DEGRADED, "iterations stayed slower until the end") if _much_slower(progress) else view
         )
     if view.running:
-        if stalled:
+        if _stalled(view, progress):
             return _with(view, Outcome.HUNG, f"no progress for {view.silent_s / 60:.0f} min while the job still ran")
         return _with(view, Outcome.DEGRADED, "iterations stayed slower") if _much_slower(progress) else view
-    if view.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED) and stalled:
+    if view.outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED) and _stalled(view, progress):
         return _with(
             view, Outcome.HUNG, f"no progress for {view.silent_s / 60:.0f} min before it was ended from outside"
         )
@@ -133,6 +132,10 @@ def final_view(view: View, choice: Choice, missing: Missing, progress: Progress)
     if not roots and missing.ranks and missing.by == "flight recorder":
         return _with(view, Outcome.HUNG, "a rank never joined the collective that the others waited in")
     return by_root(view, choice)
+
+
+def _stalled(view: View, progress: Progress) -> bool:
+    return view.silent_s > LONG_SILENCE and view.silent_s > 3 * usual_gap(progress.steps)
 
 
 def by_root(view: View, choice: Choice) -> View:
