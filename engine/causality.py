@@ -17,7 +17,7 @@ import msgspec
 
 from engine.findings import Finding, listed
 from engine.model import AMBIGUOUS, NO_SUB_DOMAIN, UNATTRIBUTED, Attempt, Role, Source
-from engine.refute import Known, against, is_end, is_strong, without_its_log
+from engine.refute import REACH, Known, against, is_end, is_strong, without_its_log
 from engine.series import SLOWDOWN
 from engine.shared import Clock, by_the_middle, place_of, said_alike
 
@@ -92,6 +92,7 @@ def rank_class(finding: Finding) -> int:
 def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: bool = True) -> Choice:
     """Decide on the root of an attempt that did not succeed. Without `ends`, ends from outside are not looked at."""
     alive = [f for f in findings if f.aside is None and (ends or not is_end(f))]
+    _reach_back(alive)
     for finding in alive:
         if finding.rule.needs and not _has_needed(finding, alive, attempt):
             finding.role = Role.SYMPTOM
@@ -121,6 +122,19 @@ def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: boo
             if one.open and one.finding not in choice.roots and not is_strong(one.finding):
                 one.weak = "it is often the far side of something else, and a firmer cause stands"
     return choice
+
+
+def _reach_back(alive: list[Finding]) -> None:
+    """A fault began when its device first showed what the rule explains, not only when the device was given up."""
+    for fault in alive:
+        for sign in alive:
+            same = fault.device is not None and (fault.node, fault.device) == (sign.node, sign.device)
+            if not same or fault.rule.family != sign.rule.family or not fault.rule.may_explain(sign.rule.id):
+                continue
+            if fault.first is None or fault.onset is None or sign.onset is None or sign.last is None:
+                continue
+            if is_strong(fault) and sign.onset < fault.onset and sign.last > fault.first - REACH:
+                fault.elapsed = fault.first - sign.onset
 
 
 def _took_the_node(finding: Finding, possible: list[Finding]) -> bool:

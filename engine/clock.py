@@ -9,6 +9,7 @@ from __future__ import annotations
 from calendar import timegm
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from time import gmtime
 from typing import NamedTuple
 
@@ -242,14 +243,15 @@ class StreamClock:
         """
         exact: Counter[tuple[float | None, str]] = Counter()
         told: Counter[float] = Counter()
-        for stamp, text in samples:
+        for (stamp, text), (next_stamp, next_text) in pairwise([*samples, (Stamp("none", 0.0), "")]):
             if stamp.offset is not None or stamp.kind not in ("full", "no_year"):
                 continue
             naive = self._with_year(self._written(stamp)) if stamp.kind == "no_year" else self._written(stamp)
             for regex, name in _EXACT:
                 epoch = regex.search(text)
                 exact.update([(zone_shift(naive - float(epoch[1]), SAME_MOMENT), name)] if epoch else [])
-            inner = find_stamp(text)
+            # The stamps of one line stand one after the other, the outermost first.
+            inner = next_stamp if next_text == text and next_stamp.kind == "full" else find_stamp(text)
             if inner is not None and inner.offset is not None:
                 shift = zone_shift(naive - (inner.naive - inner.offset), SAME_MOMENT)
                 told.update([shift] if shift is not None else [])

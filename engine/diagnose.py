@@ -391,26 +391,28 @@ def _clocks(read: Evidenced, measured: series.Measured) -> dict[str, StreamClock
     """A clock for each stream. The jobs' logs come first: they tell the cluster's zone where nothing better does."""
     window = read.window
     zone = cluster_zone(read.facts, read.attempt)
-    nodes_zone = zone if zone is not None else _audited_zone(read)
+    audited = _audited_zone(read)
+    told = zone if zone is not None else audited
     of_jobs = {
         scan.stream.name: StreamClock(
-            window.start, window.end, scan.samples, local_shift=nodes_zone or 0.0, about=window.about
+            window.start, window.end, scan.samples, local_shift=told or 0.0, about=window.about
         )
         for scan in read.scans
         if scan.stream.source is Source.APPLOG
     }
     others = [scan for scan in read.scans if scan.stream.name not in of_jobs]
-    if zone is None:
-        systems = [scan for scan in others if scan.stream.source is Source.SYSLOG]
-        zone = nodes_zone if nodes_zone is not None else _system_zone(systems, of_jobs, window)
-    boots = _boots(read, measured, zone)
+    if told is None:
+        told = _system_zone([scan for scan in others if scan.stream.source is Source.SYSLOG], of_jobs, window)
+    # The scheduler's host may keep another zone than the nodes, and its tools print times in their caller's.
+    of_nodes = audited if audited is not None else told
+    boots = _boots(read, measured, told)
     return of_jobs | {
         scan.stream.name: StreamClock(
             window.start,
             window.end,
             scan.samples,
             covers_job=False,
-            local_shift=zone,
+            local_shift=of_nodes if scan.stream.source is Source.SYSLOG else told,
             boot=boots.get(read.places.stream_node(scan.stream) or ""),
             about=window.about,
         )

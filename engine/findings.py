@@ -397,10 +397,15 @@ def lapse_healed(placed: list[Placed], trouble: float | None, last_progress: flo
 
 
 def _same_place(one: Placed, other: Placed) -> bool:
-    """Of one object of the cluster where both name one, else of one node, and of one device where both name one."""
+    """Of one object of the cluster where both name one, else of one node, and of one device and interface where both
+    name one.
+    """
     here, there = one.hit.captures.get("object"), other.hit.captures.get("object")
     if here is not None and there is not None:
         return here == there
+    ports = {p.hit.captures["interface"] for p in (one, other) if "interface" in p.hit.captures}
+    if len(ports) > 1:
+        return False
     return one.node == other.node and (one.device is None or other.device is None or one.device == other.device)
 
 

@@ -309,6 +309,28 @@ def test_uptime_is_anchored_by_whatever_tells_when_the_node_booted(files: dict[s
     assert found.root_cause and found.root_cause.nodes == ("n1",)
 
 
+IN_UTC = (
+    'Nov  2 20:51:00 {n} node_exporter[1890]: ts=2026-11-03T03:51:00.103Z caller=collector.go:169 level=error msg="x"\n'
+    'Nov  2 20:58:00 {n} dcgm-exporter[2050]: time="2026-11-03T03:58:00Z" level=info msg="Collected 182 metrics"\n'
+)
+LOST = "Nov  2 21:12:09 n1 kernel: NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.\n"
+
+
+@pytest.mark.parametrize("told_by", ["n1", "n2"], ids=["its own log", "another node's log"])
+def test_a_node_s_local_zone_is_told_by_what_daemons_write_in_utc_whatever_the_scheduler_s_zone(told_by: str) -> None:
+    logs = {"syslog/n1.log": "", "syslog/n2.log": "Nov  2 20:40:00 n2 systemd[1]: x\n"}
+    logs[f"syslog/{told_by}.log"] += IN_UTC.format(n=told_by)
+    logs["syslog/n1.log"] += LOST
+    sacct = "JobID|State|Start|End\n4711|FAILED|2026-11-03T02:00:00|2026-11-03T04:30:00\n"
+    found = attempt(
+        {**logs, "scheduler/sacct.txt": sacct}, nodes=("n1", "n2"), ended_at="2026-11-03T04:30:00Z"
+    ).diagnosed()
+    assert found.root_cause and (found.root_cause.nodes, found.root_cause.at) == (
+        ("n1",),
+        "2026-11-03T04:12:09.000000Z",
+    )
+
+
 def test_system_logs_tell_their_zone_by_what_they_span_together() -> None:
     local = [f"Nov  3 {hour:02}:{minute:02}:00 x" for hour in range(7, 12) for minute in (5, 50)]
     stamps = [read(line)[0] for line in local]
