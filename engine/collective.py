@@ -231,6 +231,7 @@ def _mismatch(name: str, shown: str, members: dict[int, Dump], found: Dumps) -> 
             continue
         counts = Counter(kinds.values())
         usual = max(counts, key=lambda kind: (counts[kind], kind))
+        created = {rank: stamp.naive for rank in kinds if (stamp := _created(members[rank], name, seq))}
         for rank in sorted(kinds):
             if kinds[rank] != usual:
                 odd = kinds[rank]
@@ -238,6 +239,8 @@ def _mismatch(name: str, shown: str, members: dict[int, Dump], found: Dumps) -> 
                     f"collective mismatch: pg={shown} seq={seq} rank={rank} issued {odd[0]} {odd[1]} "
                     f"where {counts[usual]} ranks issued {usual[0]} {usual[1]}"
                 )
+                if rank in created:
+                    text += f" elapsed_ms={(created[rank] - min(created.values())) * 1000:.0f}"
                 found.facts.append(_fact(text, members[rank], _created(members[rank], name, seq)))
         return True
     return False
@@ -285,12 +288,15 @@ def watchdog_mismatch(placed: Sequence[Placed]) -> list[Fact]:
         if len(counts) < 2 or len(ranks) < 3:
             continue
         usual = max(counts, key=lambda kind: (counts[kind], kind))
+        # Whoever came first waited from then on, however late the others came to something else.
+        began = min((one.at - one.elapsed for _, _, one in ranks.values() if one.at is not None), default=None)
         for rank, (op, sizes, one) in sorted(ranks.items()):
             if (op, sizes) != usual:
+                waited = one.elapsed if began is None or one.at is None else one.at - began
                 text = (
                     f"collective mismatch: pg={group_name or 'unknown'} seq={seq} rank={rank} "
                     f"issued {op} {sizes or '[]'} "
-                    f"where {counts[usual]} ranks issued {usual[0]} {usual[1]} elapsed_ms={one.elapsed * 1000:.0f}"
+                    f"where {counts[usual]} ranks issued {usual[0]} {usual[1]} elapsed_ms={waited * 1000:.0f}"
                 )
                 fields = {"stream": one.hit.stream}
                 facts.append(Fact(text, one.hit.offset, one.hit.line, one.hit.stamp, one.node, "collective", fields))

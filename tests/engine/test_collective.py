@@ -82,6 +82,20 @@ def test_a_rank_that_issued_something_else_is_named() -> None:
     assert any("seq=100 rank=3 issued nccl:broadcast" in s and "7 ranks issued nccl:all_reduce" in s for s in said)
 
 
+def test_a_rank_that_comes_late_to_something_else_is_no_less_the_reason() -> None:
+    dumps = {rank: dump(waiting(100)) for rank in RANKS}
+    dumps[3]["entries"][-1] = entry(100, "broadcast", "started", time_created_ns=AT + 90 * 10**9)
+    gave_up = "".join(
+        f"2026-11-03 {'02:59:30' if rank == 3 else '02:58:00'} [rank{rank}]: Watchdog caught collective operation "
+        f"timeout: WorkNCCL(SeqNum=100, OpType={'BROADCAST' if rank == 3 else 'ALLREDUCE'}, Timeout(ms)=480000) "
+        "ran for 480017 milliseconds before timing out.\n"
+        for rank in RANKS
+    )
+    files = {f"flight_recorder/trace_{rank}": pickle.dumps(d) for rank, d in dumps.items()}
+    found = attempt({"applog/train.log": LOG + gave_up, **files}, state="FAILED").diagnosed()
+    assert (found.domain, found.sub_domain) == ("software", "collective_mismatch")
+
+
 def test_a_rank_with_another_tensor_size_is_named_only_where_sizes_must_be_equal() -> None:
     def sized(op: str) -> list[str]:
         dumps = {rank: dump([*waiting(99)[:-1], entry(100, op, "started")]) for rank in RANKS}
