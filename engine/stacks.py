@@ -28,6 +28,9 @@ DEEP = 12
 _MAIN = re.compile(r'^Thread .*"MainThread"|^(?:Current )?[Tt]hread 0x[0-9a-f]+ .*most recent call first')
 _PROCESS = re.compile(r"^Process (\d+)\b")
 _OTHER = re.compile(r"^Thread |^Process |^(?:#|=)+ |^.*\bpy-spy dump\b")
+_BEGINS = re.compile(r"^Timeout \(\d+:\d\d:\d\d\)!|^Fatal Python error")
+"""What a process's own dump of its threads begins with."""
+_THREAD = re.compile(r"^(Current )?[Tt]hread (0x[0-9a-f]+)")
 _LABEL = re.compile(r"^\[[^\]]{1,80}\] ?(?=(?:Current )?[Tt]hread )")
 """What a tool that has the dumps written puts before each thread: whose it is."""
 _WORKER = re.compile(r"(?i)worker")
@@ -72,6 +75,8 @@ class Stack(msgspec.Struct):
     """Its number, where the dump tells it."""
     runs_python: bool = False
     """Does it hold the interpreter's lock? Then it computes, and waits for nothing."""
+    passing: bool = False
+    """Is it the main thread only if no other thread of the same dump follows?"""
     helps: bool = False
     """Is it a process that a rank started to help it, as a data loader's worker?"""
 
@@ -80,10 +85,13 @@ class Stack(msgspec.Struct):
         return (self.rank if self.rank is not None else -1, self.process if self.rank is None else "")
 
 
-def read_stacks(stream: Stream) -> Iterator[Stack]:
-    """The main threads of every process dumped in a stream. Ranks that write into one log at once are told apart."""
+def read_stacks(stream: Stream, places: Places) -> Iterator[Stack]:
+    """The main threads of every process dumped in a stream. Ranks that write into one log at once are told apart.
+
+    faulthandler names no process, and its main thread last: that one's number tells processes apart then.
+    """
     rank, process = stream.rank, ""
-    open_stacks: dict[int | None, Stack] = {}
+    open_stacks: dict[tuple[int | None, int | None], Stack] = {}
     found = 0
     for block in blocks(stream):
         start, number = block.start, block.line
@@ -91,23 +99,29 @@ def read_stacks(stream: Stream) -> Iterator[Stack]:
             line = clean(line_at(block, start))
             label = _LABEL.match(line.text)
             text = line.text[label.end() :] if label else line.text
+            source = (line.rank, line.local_rank)
             if _MAIN.match(text):
-                if done := open_stacks.pop(line.rank, None):
+                said = _RANK.search(label[0]) if label else _RANK.search(text)
+                owner = int(said[1]) if said else rank
+                if owner is None or (line.rank is not None and not said):
+                    owner = places.rank_of(line, stream, {})
+                thread = _THREAD.match(text)
+                name = process or (thread[2] if thread and owner is None else "")
+                if (done := open_stacks.pop(source, None)) and not done.passing:
                     yield done
-                said = _RANK.search(label[0]) if label else None
-                owner = int(said[1]) if said else line.rank if line.rank is not None else rank
                 helps = bool(label and _WORKER.search(label[0]))
                 place = block.base + start
-                stack = Stack(owner, [], place, number, stream, process, "+gil" in text[:80], helps)
-                open_stacks[line.rank] = stack
+                passing = thread is not None and not thread[1] and thread[2] == name
+                stack = Stack(owner, [], place, number, stream, name, "+gil" in text[:80], passing, helps)
+                open_stacks[source] = stack
                 found += 1
-            elif (current := open_stacks.get(line.rank)) is not None and (frame := _FRAME.match(text)):
+            elif (current := open_stacks.get(source)) is not None and (frame := _FRAME.match(text)):
                 shown = f"{frame['name'] or frame['function']} ({frame['file'] or frame['path']})"
                 current.helps = current.helps or bool(_CHILD.match(shown))
                 if len(current.frames) < DEEP:
                     current.frames.append(shown)
-            elif _OTHER.match(text):
-                if done := open_stacks.pop(line.rank, None):
+            elif _OTHER.match(text) or _BEGINS.match(text):
+                if done := open_stacks.pop(source, None):
                     yield done
                 named, numbered = _RANK.search(text), _PROCESS.match(text)
                 rank = int(named[1]) if named else rank
@@ -127,7 +141,7 @@ def elsewhere(scans: Sequence[StreamScan], missing: Missing, places: Places) -> 
     for scan in scans:
         if scan.stream.source is not Source.APPLOG or not any(hit.rule.id == DUMPED for hit in scan.hits):
             continue
-        for stack in read_stacks(scan.stream):
+        for stack in read_stacks(scan.stream, places):
             if stack.helps:
                 helpers.setdefault(stack.owner, []).append(stack)
             elif stack.frames and (stack.rank is not None or stack.process):

@@ -54,7 +54,7 @@ def streams_of(dumps: Mapping[str, str]) -> list[Stream]:
             open=partial(io.BytesIO, dump.encode()),
             size=len(dump),
             rank=int(name[5:].split(".")[0]) if name.startswith("rank-") else None,
-            node="n1" if name.startswith("n1") else None,
+            node=name[:2] if name.startswith(("n1", "n2")) else None,
         )
         for name, dump in dumps.items()
     ]
@@ -138,3 +138,41 @@ def test_processes_without_a_rank_are_told_apart_and_the_rank_is_the_one_waited_
 def test_where_nearly_all_load_data_the_one_in_a_collective_is_not_the_odd_one() -> None:
     assert told(processes(LOADS, LOADS, WAITS, LOADS, LOADS)) == []
     assert told(processes(LOADS, LOADS, COMPUTES, LOADS, LOADS)) == []
+
+
+def handled(*frames: str, header: str = "Timeout (0:30:00)!\n", main: str = "Thread 0x{:016x}") -> str:
+    """Dumps that faulthandler wrote, one process after the other, each with a thread besides the main one."""
+    other = '  File "/usr/lib/python3.11/threading.py", line 331 in wait\n'
+    return "".join(
+        f"{header}Thread 0x{0xA000 + n:016x} (most recent call first):\n{other}"
+        f"{main.format(0xB000 + n, rank=n)} (most recent call first):\n{shown}"
+        for n, shown in enumerate(frames)
+    )
+
+
+WAITS_TOO = (
+    '  File "/opt/torch/distributed/distributed_c10d.py", line 4159 in barrier\n'
+    '  File "loop.py", line 291 in evaluate\n'
+)
+LOCKED_TOO = '  File "/opt/filelock/_api.py", line 344 in acquire\n  File "/opt/eval/metrics.py", line 71 in cached\n'
+
+
+def test_of_dumps_that_faulthandler_wrote_the_last_thread_or_the_current_one_is_the_main_one() -> None:
+    dumped = [WAITS_TOO, WAITS_TOO, LOCKED_TOO, *[WAITS_TOO] * 3]
+    [fact] = told(handled(*dumped))
+    assert fact.text.startswith("collective silent: rank=unknown phase=code last said: main thread in acquire ")
+    [fact] = told(handled(*dumped, header="", main="Current thread 0x{:016x}"))
+    assert fact.text.startswith("collective silent: rank=unknown phase=code")
+    [fact] = told(handled(*dumped, main="Current thread 0x{:016x} (rank {rank}, pid 9)"))
+    assert fact.text.startswith("collective silent: rank=2 phase=code")
+    assert told(handled(*[WAITS_TOO] * 6)) == []
+
+
+def test_ranks_of_a_node_that_write_into_one_log_at_once_have_the_ranks_of_its_place() -> None:
+    def together(*stacks: str) -> str:
+        dumped = [handled(shown).splitlines() for shown in stacks]
+        return "".join(f"[default{n}]:{one[line]}\n" for line in range(len(dumped[0])) for n, one in enumerate(dumped))
+
+    waits = [WAITS_TOO, WAITS_TOO]
+    [fact] = told({"n1.log": together(*waits, *waits), "n2.log": together(*waits, LOCKED_TOO, WAITS_TOO)})
+    assert fact.text.startswith("collective silent: rank=6 phase=code") and fact.node == "n2"
