@@ -160,22 +160,25 @@ def _which_was_lost(roots: list[Finding], possible: list[Finding]) -> list[Findi
 
 
 def _unordered(roots: list[Finding], possible: list[Finding], alive: list[Finding]) -> list[Finding]:
-    """Where the roots' kernels tell no times: what is of another kind on other nodes. Being firmer says what a fault
-    is, not that it was this job's; and one node's fault is not what another node's kernel says of itself.
+    """Where nothing tells when the roots began: what is of another kind on other nodes, and as much a reason to end.
+    Being firmer says what a fault is, not that it was first.
     """
-    if not all(root.onset is None and root.node is not None and _by_kernel(root) for root in roots):
+    if any(root.onset is not None or not root.nodes for root in roots):
         return []
-    nodes, domains = {root.node for root in roots}, {root.rule.domain for root in roots}
-    return [
-        f
-        for f in possible
-        if f not in roots
-        and f.node is not None
-        and f.node not in nodes
-        and f.rule.domain not in domains
-        and _by_kernel(f)
-        and not any(_healed_by(other, f) for other in alive)
-    ]
+    nodes, domains = {node for root in roots for node in root.nodes}, {root.rule.domain for root in roots}
+    others = [f for f in possible if f.nodes and not nodes.intersection(f.nodes) and f.rule.domain not in domains]
+    if all(root.node is not None and _by_kernel(root) for root in roots):
+        # One node's fault is not what another node's kernel says of itself.
+        kernels = [f for f in others if f.node is not None and _by_kernel(f)]
+        return [f for f in kernels if not any(_healed_by(other, f) for other in alive)]
+    # What ends one node's process makes no file system fail on another node.
+    files = [f for f in others if f.rule.domain == "storage" and f.onset is None and _ended_a_process(f)]
+    return files if domains == {"software"} else []
+
+
+def _ended_a_process(finding: Finding) -> bool:
+    """Is it an exception that nobody is known to have caught?"""
+    return not finding.bare and any(placed.hit.frames for placed in finding.placed)
 
 
 def _by_kernel(finding: Finding) -> bool:

@@ -197,11 +197,11 @@ def _reasoning(told: Told, trail: Trail, root: RootCause | None) -> list[str]:
     if root is not None:
         said += _root_sentences(told, trail, root)
     elif choice.ambiguous:
-        for finding in choice.roots:
-            said.append(
-                f"{finding.title}{_at(finding)} at {clock_time(finding.first)} could be the cause "
-                f"{refs(trail.some(finding))}."
-            )
+        said += dict.fromkeys(
+            f"{finding.title}{_at(finding)} at {clock_time(finding.first)} could be the cause "
+            f"{refs(trail.some(finding))}."
+            for finding in choice.roots
+        )
         if choice.loose:
             said.append(f"The clock of {' and of '.join(choice.loose)} had no time source to go by, or was wrong.")
         said.append("Nothing in the evidence orders these or explains one by another, so none is named as the root.")
