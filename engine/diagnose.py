@@ -24,6 +24,7 @@ from engine import (
     outcome,
     pace,
     pauses,
+    probes,
     refute,
     series,
     shared,
@@ -140,6 +141,7 @@ def diagnose(
     crashed = crashes.own_crashes(placed)
     severed = fabric.lost(placed)
     crossed = stalls.cross_waits(stalled)
+    hurried = probes.still_loading(placed)
     facts = [
         *dumps.facts,
         *mismatch,
@@ -152,6 +154,7 @@ def diagnose(
         *oversized,
         *crashed,
         *severed,
+        *hurried,
     ]
     concluded = _concluded(facts, read, scanner, clocks)
     decide_layers(concluded, layers)
@@ -174,7 +177,7 @@ def diagnose(
     lapse_healed(placed, trouble, progress.last_at)
     if on_trial is not None:
         on_trial |= {p.rule.id for p in placed if p.rule.status == "shadow" and p.aside is None}
-    findings = group([p for p in placed if not p.rule.id.startswith("origin.")], window)
+    findings = group([p for p in placed if not p.rule.id.startswith(("origin.", probes.LOADING))], window)
     waited_since = missing.since if missing.since is not None else standstill.since(findings, progress, window)
     stuck_since = waited_since if waited_since is not None else trouble
     view = outcome.first_view(attempt, progress, findings, window, stuck_since, waited_since)
