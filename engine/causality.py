@@ -243,7 +243,7 @@ def _has_needed(finding: Finding, alive: list[Finding], attempt: Attempt) -> boo
         # said there alone, or about the node.
         named = any(placed.peer == finding.node for placed in other.placed if placed.peer)
         only_there = other.node is None and other.nodes == (finding.node,)
-        follows = other.node is None and other.role is Role.SYMPTOM and finding.node in other.nodes
+        follows = other.node is None and other.role in (Role.SYMPTOM, Role.CONTEXT) and finding.node in other.nodes
         there = named or only_there or follows
         same_device = finding.device is None or other.device is None or finding.device == other.device
         if same_device and (other.node == finding.node or there):
@@ -487,7 +487,10 @@ def _settle(
     if choice.ambiguous:
         nodes = sorted({*nodes, *(node for f in roots if (node := place_of(f)))})
     alone = None if choice.ambiguous else _only_node(roots, attempt, alive, heard)
-    if alone is not None and roots[0].rule.on_one_node is not None:
+    borne_out = None if choice.ambiguous else _own_node(roots, alive)
+    if borne_out is not None:
+        nodes = [borne_out]
+    elif alone is not None and roots[0].rule.on_one_node is not None:
         (choice.domain, choice.sub_domain), nodes = roots[0].rule.on_one_node, [alone]
     elif len(nodes) > 1 and not choice.ambiguous and set(nodes) >= set(attempt.nodes):
         choice.everywhere = True
@@ -523,6 +526,17 @@ def _only_node(roots: list[Finding], attempt: Attempt, alive: list[Finding], hea
                 past.add(placed.node)
     enough = 2 if kind == ("network", "dns") else min(2, (len(attempt.nodes) - 1) / 2)
     return next(iter(nodes)) if len(past - nodes) >= enough else None
+
+
+def _own_node(roots: list[Finding], alive: list[Finding]) -> str | None:
+    """The one node that reports what no node is blamed for by itself, where it is the node's own by what else tells
+    so there, and nowhere else (`node_by`): a full disk that others don't write to.
+    """
+    reporting = {node for f in roots for node in f.nodes}
+    if len(reporting) != 1 or not all(f.rule.node_by for f in roots):
+        return None
+    by = {node for f in alive if any(listed(f.rule.id, root.rule.node_by) for root in roots) for node in f.nodes}
+    return next(iter(reporting)) if by == reporting else None
 
 
 def blamed(finding: Finding) -> tuple[str, ...]:

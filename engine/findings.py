@@ -27,6 +27,18 @@ SLACK_CAUSE = 30.0
 SETTLE = 60.0
 """Seconds within which a job that a passing condition stopped would show it."""
 
+SAME_MOMENT, LOOSE_CLOCKS = 2.0, 15.0
+"""Seconds by which a line of progress may stand behind what stopped the job; of a condition that lasted longer, with
+clocks of two nodes.
+"""
+
+RETRIES = 10.0
+"""Seconds that a link must be away to be why a connection ran out of retries of which only an address is known."""
+_OUT_OF_RETRIES = "12"
+
+GAVE_UP = 60.0
+"""Seconds after a link came back within which connections that lost it say so: as long as RDMA sends again."""
+
 AROUND = 3600.0
 """Seconds before a slow-down in which what it was slow by may have begun."""
 
@@ -392,8 +404,37 @@ def lapse_healed(placed: list[Placed], trouble: float | None, last_progress: flo
         before_trouble = trouble is not None and at + SETTLE < trouble
         before_progress = last_progress is not None and at + SETTLE < last_progress
         overcome = "object" in one.hit.captures and "object" in end.hit.captures
-        if before_trouble or before_progress or overcome or (trouble is None and at - one.at <= SETTLE):
+        short = trouble is None and at - one.at <= SETTLE and not _came_too_late(one, at, placed, last_progress)
+        if before_trouble or before_progress or overcome or short:
             one.aside = f"the condition ended by itself ({end.hit.text[:80]})"
+
+
+def _came_too_late(one: Placed, ended: float, placed: list[Placed], last_progress: float | None) -> bool:
+    """Did a link come back too late? Since it went the job worked no more, and connections of its node gave up, with
+    no failure of a rank's own before that.
+    """
+    if not one.rule.persists_with or one.at is None:
+        return False
+    gone = one.at
+    if last_progress is not None and last_progress > max(gone + SAME_MOMENT, min(gone + LOOSE_CLOCKS, ended)):
+        return False
+    since = [p for p in placed if p.aside is None and p.at is not None and gone <= p.at <= ended + GAVE_UP]
+    told = [p for p in since if _bears_out(p, one) or (ended - gone >= RETRIES and _names_a_stranger(p, one))]
+    gave_up = min((p.at for p in told if p.at is not None), default=None)
+    return gave_up is not None and not any(_of_its_own(p) and (p.at or gave_up) <= gave_up for p in since)
+
+
+def _names_a_stranger(placed: Placed, one: Placed) -> bool:
+    """Did a connection to an address that nothing maps to a node run out of retries?"""
+    captures = placed.hit.captures
+    unknown = placed.peer is None and "peer" in captures and captures.get("status") == _OUT_OF_RETRIES
+    return unknown and listed(placed.rule.id, one.rule.persists_with)
+
+
+def _of_its_own(placed: Placed) -> bool:
+    """Does a rank tell of a fault of the program, which takes connections away as well?"""
+    fault = placed.rule.role in (Role.CAUSE, Role.EITHER) and placed.rule.domain == "software"
+    return fault and placed.hit.source is Source.APPLOG
 
 
 def _same_place(one: Placed, other: Placed) -> bool:

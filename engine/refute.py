@@ -24,6 +24,8 @@ PACED, CREEPS = 600.0, 1800.0
 """Seconds by which the end, the beginning of what slows a job down, and the slow iterations that are known, may be
 apart: heat and errors creep up, and are measured once in some minutes.
 """
+LONG_BEFORE = 1800.0
+"""Seconds for which a counter may have grown fast already: what the job ran with as fast as ever does not slow it."""
 FEW, SLOWER = 6, 1.1
 """So many iterations tell how long they take; and so many times longer is slower at all."""
 
@@ -161,6 +163,8 @@ def _slowed_nothing(finding: Finding, progress: Progress) -> str | None:
             return f"it began {_minutes(finding.first - slow.at)} after iterations had become slower"
         if until is not None and until < slow.since - PACED:
             return f"it was over {_minutes(slow.since - until)} before iterations became slower"
+        if finding.first < slow.since - LONG_BEFORE and all(p.again is not None and p.until is None for p in measured):
+            return f"it had been so for {_minutes(slow.since - finding.first)} when iterations became slower"
         return None
     before = [seconds for at, seconds in progress.paced if at < finding.first]
     during = [seconds for at, seconds in progress.paced if at > finding.first and (until is None or at <= until)]

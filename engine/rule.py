@@ -28,13 +28,23 @@ class Recommend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class MetricSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: tuple[str, ...]
     detector: Literal[
-        "bits", "above", "below", "increase", "step_down", "step_up", "outlier", "changed", "rate_rises", "unused"
+        "bits",
+        "above",
+        "below",
+        "increase",
+        "step_down",
+        "step_up",
+        "outlier",
+        "changed",
+        "rate_rises",
+        "unused",
+        "stays",
     ]
     threshold: float = 0.0
     mask: int = 0
     min_samples: int = 2
     values: tuple[float, ...] = ()
-    """Only a change to one of these (`changed`)."""
+    """Only a change to one of these (`changed`); what all samples are (`stays`)."""
     labels: dict[str, str] = {}
     """Only series whose labels match these regexes."""
     alike: bool = False
@@ -78,6 +88,7 @@ class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     slows: bool | None = None
     layered: bool | None = None
     on_one_node: str | None = None
+    node_by: tuple[str, ...] | None = None
     doubtful_without: tuple[str, ...] | None = None
     recommend: Recommend | None = None
     guide: str | None = None
@@ -157,6 +168,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Its sub-domain is that of the port it is about, where the evidence tells (engine/linklayer.py)."""
     on_one_node: tuple[str, str] | None
     """Domain and sub-domain when all ranks of one node report it and no other node does: then the node is to blame."""
+    node_by: tuple[str, ...]
+    """Where one node alone reports it, and one of these says so of that node alone, that node is to blame."""
     doubtful_without: tuple[str, ...]
     """Sources without which it is never a root: they would show the fault that looks the same."""
     recommend: Recommend | None
@@ -317,6 +330,7 @@ def build_rule(parts: dict[str, Any], status: str) -> Rule:
         slows=bool(parts.get("slows")),
         layered=bool(parts.get("layered")),
         on_one_node=_pair(parts.get("on_one_node")),
+        node_by=tuple(parts.get("node_by") or ()),
         doubtful_without=tuple(parts.get("doubtful_without") or ()),
         recommend=parts.get("recommend"),
         guide=parts.get("guide") or "",

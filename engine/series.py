@@ -472,6 +472,13 @@ def _unused(spec: MetricSpec, series: Series, peers: _Peers) -> Seen | None:
     return Seen(series.times[0], f"grows by {grown:g} in {lasted / 60:.0f} min")
 
 
+def _stays(spec: MetricSpec, series: Series, _peers: _Peers) -> Seen | None:
+    """A gauge that is one of some values in every sample."""
+    if len(series.values) < spec.min_samples or not set(series.values) <= set(spec.values):
+        return None
+    return Seen(series.times[0], f"is {series.values[0]:g} in all {len(series.values)} samples")
+
+
 def _parting(high: list[bool]) -> int:
     """The index that parts low from high with the fewest on the wrong side."""
     wrong = least = sum(not one for one in high)
@@ -486,6 +493,7 @@ def _parting(high: list[bool]) -> int:
 _DETECTORS = {
     "rate_rises": _rate_rises,
     "unused": _unused,
+    "stays": _stays,
     "bits": _bits,
     "above": _above,
     "below": _below,

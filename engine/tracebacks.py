@@ -25,6 +25,9 @@ EXCEPTION = re.compile(
 """The last line of a traceback: a class name, then its message."""
 _LAST_LINE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::\s|:?$)")
 
+_GATHERED = re.compile(r"(?:\w+\.)*(?:CheckpointException|\w*ExceptionGroup|MultiError|AggregateException)\b")
+"""An exception that others were gathered in: it only lists them, in the lines behind it."""
+
 
 class Traceback(msgspec.Struct):
     """One traceback: the exception that was raised last, and the first one of its chain."""
@@ -100,6 +103,8 @@ def read(lines: Iterable[tuple[int, int, Line]]) -> Traceback | None:
                     open_block, patience = False, 3
                 else:
                     patience -= 1
+            elif chain and _GATHERED.match(chain[-1][0]) and EXCEPTION.match(stripped):
+                chain.append((stripped, offset, number, frames))
             else:
                 patience -= 1
             if patience <= 0:
