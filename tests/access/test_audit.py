@@ -24,9 +24,9 @@ BY_EVENTS = {
 }  # fmt: skip
 """People change these through services that write an event in their name, which is audited."""
 NOBODYS = {
-    "announcement", "auditentry", "clustercheck", "collection", "defaultview", "delivery", "diagnosis", "diagnosisnode",
-    "discovery", "gpu", "idempotentcall", "incidentkey", "notification", "recollection", "runningattempt",
-    "shareopening", "sightedobject", "sourcecheck", "stream", "submittedcycle", "submittedlog",
+    "announcement", "attemptnode", "auditentry", "clustercheck", "collection", "defaultview", "delivery", "diagnosis",
+    "diagnosisnode", "discovery", "gpu", "idempotentcall", "incidentkey", "notification", "recollection",
+    "runningattempt", "shareopening", "sightedobject", "sourcecheck", "stream", "submittedcycle", "submittedlog",
 }  # fmt: skip
 """Written by the system, or of no concern to anybody else: what was read, what opens one's own list."""
 
