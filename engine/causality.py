@@ -12,6 +12,7 @@ The order of the decisions, each of which leaves a sentence for the reader:
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 
 import msgspec
 
@@ -126,15 +127,17 @@ def choose(findings: list[Finding], known: Known, attempt: Attempt, *, ends: boo
 
 def _reach_back(alive: list[Finding]) -> None:
     """A fault began when its device first showed what the rule explains, not only when the device was given up."""
-    for fault in alive:
-        for sign in alive:
-            same = fault.device is not None and (fault.node, fault.device) == (sign.node, sign.device)
-            if not same or fault.rule.family != sign.rule.family or not fault.rule.may_explain(sign.rule.id):
-                continue
-            if fault.first is None or fault.onset is None or sign.onset is None or sign.last is None:
-                continue
-            if is_strong(fault) and sign.onset < fault.onset and sign.last > fault.first - REACH:
-                fault.elapsed = fault.first - sign.onset
+    of_device: dict[tuple[str | None, str], list[Finding]] = defaultdict(list)
+    for one in alive:
+        if one.device is not None:
+            of_device[one.node, one.device].append(one)
+    for fault, sign in ((fault, sign) for alike in of_device.values() for fault in alike for sign in alike):
+        if fault.rule.family != sign.rule.family or not fault.rule.may_explain(sign.rule.id):
+            continue
+        if fault.first is None or fault.onset is None or sign.onset is None or sign.last is None:
+            continue
+        if is_strong(fault) and sign.onset < fault.onset and sign.last > fault.first - REACH:
+            fault.elapsed = fault.first - sign.onset
 
 
 def _took_the_node(finding: Finding, possible: list[Finding]) -> bool:
@@ -434,13 +437,14 @@ def _order(roots: list[Ruled], clocks: dict[str, Clock]) -> None:
     tied = [r for r in roots if r.open]
     if len(tied) > 1:
         best = min(rank_class(r.finding) for r in tied)
+        better = [r.finding for r in tied if rank_class(r.finding) == best]
         for one in tied:
-            better = [r for r in tied if rank_class(r.finding) == best and r is not one]
+            if rank_class(one.finding) == best:
+                continue
             where = _place(one.finding)
-            same_place = [r for r in better if where is None or _place(r.finding) == where]
-            same_place = [r for r in same_place if where is None or not _strangers(r.finding, one.finding)]
-            if rank_class(one.finding) > best and same_place:
-                one.later_than = same_place[0].finding
+            one.later_than = next(
+                (f for f in better if where is None or (_place(f) == where and not _strangers(f, one.finding))), None
+            )
 
 
 def _strangers(fault: Finding, error: Finding) -> bool:

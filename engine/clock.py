@@ -225,7 +225,7 @@ class StreamClock:
                 found = min((shift for shift in ZONE_SHIFTS if not shift % 3600), key=outside)
                 best = found if outside(found) == 0 else best
         else:
-            best = local_shift if outside(local_shift) < len(local) else 0.0
+            best = local_shift if local_shift and outside(local_shift) < len(local) else 0.0
         self.shift = best
         if best:
             self._zone_note = f"zone UTC{best / 3600:+g} by the attempt's window"

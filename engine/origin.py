@@ -160,30 +160,20 @@ class Places:
             if "ip" in captures:
                 node = host or (self.ranks.get(rank) if rank is not None else None)
                 if node:
-                    self._learn_address(captures["ip"], node)
-            elif "own" in captures and host:
-                self._learn_own(captures["own"], host)
+                    self._learn_address(captures["ip"], node, self.claimed)
+            elif "own" in captures and host and captures["own"] not in self.claimed:
+                # What a node's system log calls the node's own; what the ranks say of themselves goes before.
+                self._learn_address(captures["own"], host, self._told)
 
     def _learn_gpu(self, rank: int, bus: str) -> None:
         if rank not in self.gpus:
             self.gpus[rank] = bus
             self._on_bus.setdefault(bus, []).append(rank)
 
-    def _learn_address(self, ip: str, node: str) -> None:
+    def _learn_address(self, ip: str, node: str, told: dict[str, set[str]]) -> None:
         """An address that several nodes have, as bridges do, is no node's."""
-        nodes = self.claimed.setdefault(ip, set())
+        nodes = told.setdefault(ip, set())
         nodes.add(node)
-        if len(nodes) > 1:
-            self.ips.pop(ip, None)
-        else:
-            self.ips.setdefault(ip, node)
-
-    def _learn_own(self, ip: str, node: str) -> None:
-        """What a node's system log calls the node's own; what the ranks say of themselves goes before."""
-        nodes = self._told.setdefault(ip, set())
-        nodes.add(node)
-        if ip in self.claimed:
-            return
         if len(nodes) > 1:
             self.ips.pop(ip, None)
         else:
