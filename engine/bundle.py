@@ -31,6 +31,14 @@ from engine.model import Attempt, Source, SourceReport, Stream
 from engine.names import short_names
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".zip")
+FOLDER_OF = {
+    Source.APPLOG: "applog",
+    Source.SYSLOG: "syslog",
+    Source.SCHEDULER: "scheduler",
+    Source.METRIC: "metrics",
+    Source.FLIGHT_RECORDER: "flight_recorder",
+}
+"""The folder that a bundle keeps each kind of evidence in; in those of FOLDERS it is found as well."""
 FOLDERS = {
     "applog": Source.APPLOG,
     "applogs": Source.APPLOG,

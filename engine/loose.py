@@ -16,6 +16,7 @@ import msgspec
 
 from engine.bundle import (
     ARCHIVES,
+    FOLDER_OF,
     FOLDERS,
     Bundle,
     BundleError,
@@ -40,13 +41,6 @@ _KIND_OF_LOG = re.compile(
 _LOG_NAME = re.compile(
     r"(?i)(?:\.(?:log|out|err|txt|jsonl|stdout|stderr)(?:[.-][\w-]+)*|^(?:stdout|stderr|log|output))$"
 )
-_KEPT_IN = {
-    Source.APPLOG: "applog",
-    Source.SYSLOG: "syslog",
-    Source.SCHEDULER: "scheduler",
-    Source.METRIC: "metrics",
-    Source.FLIGHT_RECORDER: "flight_recorder",
-}
 
 
 def is_loose(path: str) -> bool:
@@ -155,7 +149,7 @@ def _facts(file: Path, kind: FileKind) -> list[Fact]:
 def _stream(file: Path, name: str, kind: FileKind, nodes: Sequence[str]) -> Stream:
     inside = PurePosixPath(name)
     own = FOLDERS.get(inside.parts[0]) if len(inside.parts) > 1 else None
-    kept = name if own is kind.source else f"{_KEPT_IN[kind.source]}/{inside.with_name(kind.base)}"
+    kept = name if own is kind.source else f"{FOLDER_OF[kind.source]}/{inside.with_name(kind.base)}"
     stream = msgspec.structs.replace(file_stream(file, kept, nodes), source=kind.source)
     if kind.source is not Source.SYSLOG or stream.node in nodes:
         return stream

@@ -21,7 +21,7 @@ from django.db import transaction
 
 from connectors.base import FoundAttempt
 from engine import model as engine
-from engine.bundle import BundleError, open_bundle
+from engine.bundle import FOLDER_OF, BundleError, open_bundle
 from engine.kinds import HEAD, describe
 from engine.model import Source
 from triage.models import Attempt, CollectionState, TriageState
@@ -33,13 +33,6 @@ from triage.services.triage import request_triage
 FILES = "files"
 """The connector that reads bundles."""
 SCHEDULERS = ("static", "slurm", "kueue")
-_FOLDERS = {
-    Source.APPLOG: "applog",
-    Source.SYSLOG: "syslog",
-    Source.SCHEDULER: "scheduler",
-    Source.METRIC: "metrics",
-    Source.FLIGHT_RECORDER: "flight_recorder",
-}
 
 
 class ImportRefused(ValueError):
@@ -171,11 +164,11 @@ def _members(uploads: Sequence[UploadedFile], nodes: Sequence[str]) -> list[tupl
         upload.seek(0)
         kind = describe(name, upload.read(HEAD), nodes)
         base = f"{kind.node}.log" if kind.source is Source.SYSLOG and kind.node else kind.base
-        place, count = f"{_FOLDERS[kind.source]}/{base}", 1
+        place, count = f"{FOLDER_OF[kind.source]}/{base}", 1
         while place in members:
             count += 1
             stem, dot, ending = base.partition(".")
-            place = f"{_FOLDERS[kind.source]}/{stem}-{count}{dot}{ending}"
+            place = f"{FOLDER_OF[kind.source]}/{stem}-{count}{dot}{ending}"
         members[place] = (place, cast(BinaryIO, upload), upload.size or 0)
     return list(members.values())
 

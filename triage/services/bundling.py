@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 import zstandard
 
-from engine.bundle import is_compressed, place_of, source_of
+from engine.bundle import FOLDER_OF, is_compressed, place_of, source_of
 from engine.model import Source, rfc3339
 from triage.blobs.writer import pieces
 from triage.models import Attempt, Stream, Verdict, VerdictKind
@@ -24,13 +24,6 @@ from triage.services.facts import engine_attempt
 from triage.services.masking import NameMask, SecretMask, mask_text
 from triage.services.sources import blob_store
 
-FOLDERS = {
-    Source.APPLOG.value: "applog",
-    Source.SYSLOG.value: "syslog",
-    Source.SCHEDULER.value: "scheduler",
-    Source.METRIC.value: "metrics",
-    Source.FLIGHT_RECORDER.value: "flight_recorder",
-}
 LEVEL = 3
 _UNSAFE = re.compile(r"[^A-Za-z0-9._@=,+-]+")
 _BLOCK = 512
@@ -119,7 +112,7 @@ def _file_name(stream: Stream, nodes: list[str], taken: set[str]) -> str:
     stem = "-".join(parts)[-120:].lstrip(".-") or "stream"
     while is_compressed(stem):  # its bytes are kept unpacked
         stem = stem.rpartition(".")[0] or "stream"
-    folder = FOLDERS.get(stream.source, "applog")
+    folder = FOLDER_OF.get(stream.source, "applog")
     who = [part for part in (stream.node and _UNSAFE.sub("-", stream.node), _rank(stream)) if part]
     tries = [f"{folder}/{stem}", f"{folder}/{'.'.join(who)}.log" if who else "", f"{folder}/{'.'.join([*who, stem])}"]
     for name in filter(None, tries):
@@ -139,7 +132,7 @@ def _rank(stream: Stream) -> str:
 
 def _says(name: str, stream: Stream, nodes: list[str]) -> bool:
     """Whether a reader of bundles finds out the same."""
-    source = Source(stream.source) if stream.source in FOLDERS else Source.APPLOG
+    source = Source(stream.source) if stream.source in FOLDER_OF else Source.APPLOG
     if "/" not in name or source_of(name) is not source:
         return False
     return place_of(name, source, nodes) == (stream.node, stream.rank)

@@ -24,10 +24,10 @@ from django.db import transaction
 from django.db.models import Count, Sum
 from django.db.models.functions import Now
 
-from engine.bundle import BundleError, open_bundle, place_of
+from engine.bundle import FOLDER_OF, BundleError, open_bundle, place_of
 from engine.kinds import describe
 from engine.model import Source
-from triage.blobs.disk import make_folders, sync_folder
+from triage.blobs.disk import make_folders, put_in_place, sync_folder
 from triage.models import Attempt, EventKind, Observation, TriageState
 from triage.services import spool
 from triage.services.clock import database_now
@@ -38,14 +38,7 @@ from triage.services.triage import request_triage
 
 ROOT = "observed"
 """Name of the folder among the roots of the files connector."""
-FOLDERS = {
-    Source.APPLOG: "applog",
-    Source.SYSLOG: "syslog",
-    Source.SCHEDULER: "scheduler",
-    Source.METRIC: "metrics",
-    Source.FLIGHT_RECORDER: "flight_recorder",
-}
-SOURCES = {folder: source for source, folder in FOLDERS.items()}
+SOURCES = {folder: source for source, folder in FOLDER_OF.items()}
 MAX_STREAMS = 10_000
 MAX_NAME = 400
 _PART = re.compile(r"[\w+@=-][\w.+@=-]*", re.ASCII)
@@ -104,12 +97,12 @@ def stream_name(
     if told is not None:
         rest[-1] = told.base
     known = [*nodes, node] if node else list(nodes)
-    at_node, at_rank = place_of("/".join([FOLDERS[kind], *rest]), kind, known)
+    at_node, at_rank = place_of("/".join([FOLDER_OF[kind], *rest]), kind, known)
     if rank is not None and at_rank != rank:
         rest[-1] = f"rank{rank}-{rest[-1]}"
     if node and at_node != node:
         rest = [f"{node}.log"] if kind is Source.SYSLOG and len(rest) == 1 else [node, *rest]
-    return "/".join([FOLDERS[kind], *rest])
+    return "/".join([FOLDER_OF[kind], *rest])
 
 
 def append_part(
@@ -161,7 +154,7 @@ def append_bundle(attempt_id: int, archive: Path, *, actor: AbstractBaseUser | N
                 name = (
                     stream.name
                     if stream.name.split("/", 1)[0] in SOURCES
-                    else f"{FOLDERS[stream.source]}/{stream.name}"
+                    else f"{FOLDER_OF[stream.source]}/{stream.name}"
                 )
                 for suffix in (".gz", ".zst", ".xz", ".bz2"):
                     name = name.removesuffix(suffix)  # its bytes are plain now
@@ -313,12 +306,8 @@ def _write_manifest(attempt: Attempt, parts: Iterable[tuple[str, int, str]]) -> 
         return
     make_folders(place.parent, folder())
     draft = place.with_name(".attempt.yaml")
-    with draft.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(draft, place)
-    sync_folder(place.parent)
+    draft.write_bytes(content)
+    put_in_place(draft, place)
 
 
 def _content_key(attempt: Attempt, parts: Iterable[tuple[str, int, str]]) -> str:
