@@ -17,6 +17,16 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def put_in_place(draft: Path, place: Path) -> None:
+    """Gives a written file its name, instead of what had it; bytes and name are on the disk when this returns. Raises
+    OSError.
+    """
+    with draft.open("rb") as written:
+        os.fsync(written.fileno())
+    os.replace(draft, place)
+    sync_folder(place.parent)
+
+
 def make_folders(folder: Path, below: Path) -> None:
     """Makes a folder and those above it, of which `below` is there; all of them are on the disk when this returns.
     Raises OSError.

@@ -8,7 +8,6 @@ meanwhile is missing in the file; `verify` after the import says so. For nightly
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tarfile
 import tempfile
@@ -26,7 +25,7 @@ from django.core.management.color import no_style
 from django.db import DataError, IntegrityError, connection, models, transaction
 from django.db.migrations.recorder import MigrationRecorder
 
-from triage.blobs.disk import make_folders, sync_folder
+from triage.blobs.disk import make_folders, put_in_place
 from triage.models import Attempt, Stream
 from triage.services.sources import blob_store
 
@@ -65,10 +64,7 @@ def export_instance(path: Path, *, streams: bool = True) -> dict[str, int]:
             file = Path(scratch) / "manifest"
             file.write_text(json.dumps(manifest, indent=1, sort_keys=True))
             tar.add(file, "manifest.json")
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        draft.replace(path)
-        sync_folder(path.parent)
+        put_in_place(draft, path)
     finally:
         draft.unlink(missing_ok=True)
     return counts
@@ -161,10 +157,7 @@ def _take_blob(tar: tarfile.TarFile, member: tarfile.TarInfo, key: str) -> None:
     draft = place.with_name(f".{place.name}.part")
     with draft.open("wb") as out:
         shutil.copyfileobj(_open(tar, member), out)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(place)
-    sync_folder(place.parent)
+    put_in_place(draft, place)
 
 
 def _open(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Any:

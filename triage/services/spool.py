@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
 from engine.bundle import ARCHIVES
-from triage.blobs.disk import sync_folder
+from triage.blobs.disk import put_in_place
 from triage.services.folders import private_folder
 
 ROOT = "spool"
@@ -64,15 +64,9 @@ def draft(suffix: str = PACKED) -> Iterator[Path]:
 def keep(path: Path) -> Spooled:
     """Takes a complete draft into the spool under the name of its content."""
     content_hash = sha256(path)
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
     name = content_hash + archive_suffix(path.name)
     place = folder() / name
-    os.replace(path, place)
-    sync_folder(folder())
+    put_in_place(path, place)
     return Spooled(f"{ROOT}:{name}", place, content_hash)
 
 
