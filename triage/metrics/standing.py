@@ -57,7 +57,6 @@ def _database() -> list[Metric]:
 
 
 def _attempts() -> Iterator[Metric]:
-    now = database_now()
     waiting = GaugeMetricFamily(
         "faultline_attempts_unfinished", "Attempts whose triage has not come to an end.", labels=["cluster", "state"]
     )
@@ -72,15 +71,10 @@ def _attempts() -> Iterator[Metric]:
         .values_list("cluster__name", "triage_state")
         .annotate(count=Count("*"), since=Min("triage_requested_at"))
     )
-    for labels, count, first in _bounded(rows):
-        waiting.add_metric(labels, count)
-        oldest.add_metric(labels, _age(now, first))
-    yield waiting
-    yield oldest
+    yield from _counted(waiting, oldest, rows)
 
 
 def _collections() -> Iterator[Metric]:
-    now = database_now()
     waiting = GaugeMetricFamily(
         "faultline_collections_unfinished",
         "Questions to a source about an attempt that are not answered.",
@@ -96,8 +90,16 @@ def _collections() -> Iterator[Metric]:
         .values_list("attempt__cluster__name", "connector")
         .annotate(count=Count("*"), since=Min("queued_at"))
     )
-    for (cluster, connector), count, first in _bounded(rows):
-        labels = [cluster, connector.rpartition("/")[2]]
+    named = [(cluster, connector.rpartition("/")[2], count, first) for cluster, connector, count, first in rows]
+    yield from _counted(waiting, oldest, named)
+
+
+def _counted(
+    waiting: GaugeMetricFamily, oldest: GaugeMetricFamily, rows: Iterable[tuple[str, str, int, datetime | None]]
+) -> Iterator[Metric]:
+    """`rows`: cluster, second label, how many wait, and since when the first of them."""
+    now = database_now()
+    for labels, count, first in _bounded(rows):
         waiting.add_metric(labels, count)
         oldest.add_metric(labels, _age(now, first))
     yield waiting
